@@ -102,6 +102,7 @@ impl LeaderElector {
                 Err(_) => self.report_failure("the API server does not respond".to_owned(), &mut last_reported),
             }
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(self.timings.retry_period) => {}
             }

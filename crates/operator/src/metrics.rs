@@ -76,14 +76,25 @@ impl Metrics {
         self.durations.observe(duration.as_secs_f64());
     }
 
+    /// Returns the number of operations that panicked.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        let operations = [Operation::Change, Operation::Reconcile, Operation::Review];
+        operations.into_iter().map(|operation| self.panics_of(operation).get()).sum()
+    }
+
     /// Counts an operation that panicked.
     pub(crate) fn count_panic(&self, operation: Operation) {
+        self.panics_of(operation).inc();
+    }
+
+    fn panics_of(&self, operation: Operation) -> Counter {
         let operation = match operation {
             Operation::Change => "change",
             Operation::Reconcile => "reconcile",
             Operation::Review => "review",
         };
-        self.panics.get_or_create(&vec![("operation", operation.to_owned())]).inc();
+        self.panics.get_or_create(&vec![("operation", operation.to_owned())]).clone()
     }
 
     fn classes(&self) -> MutexGuard<'_, BTreeMap<String, ClassTotals>> {

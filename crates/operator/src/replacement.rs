@@ -29,10 +29,8 @@ use crate::kinds::{DEPLOYMENT, LEADER_WORKER_SET, LLM_USE_CASE_SET, POD_GROUP};
 use crate::readiness::Progress;
 use crate::rollout::{PAUSED, is_rollout_paused};
 use crate::workloads::{LiveWorkload, PlannedWorkload};
-#[cfg(test)]
-pub(crate) use capacity::Room;
-use capacity::replacement_capacity;
-pub(crate) use capacity::{ReplacementCapacity, surge_capacity};
+pub(crate) use capacity::SurgeUpdate;
+use capacity::{ReplacementCapacity, replacement_capacity};
 use port_change::{PortChange, limit_rollout};
 use route::is_same;
 pub(crate) use routing::Routes;
@@ -65,22 +63,22 @@ pub(crate) struct Replacement {
 
 /// What the step of a replacement depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReplacementState {
+struct ReplacementState {
     /// Whether the rollout is paused.
-    pub(crate) paused: bool,
+    paused: bool,
     /// Whether the planned workloads have no replicas.
-    pub(crate) scaled_to_zero: bool,
+    scaled_to_zero: bool,
     /// Whether a Pod of an obsolete workload serves requests.
-    pub(crate) obsolete_serves: bool,
+    obsolete_serves: bool,
     /// State of the planned workload that is furthest from ready.
-    pub(crate) planned: PlannedState,
+    planned: PlannedState,
     /// Accelerators for the planned Pods; `None` if they are unknown.
-    pub(crate) capacity: Option<ReplacementCapacity>,
+    capacity: Option<ReplacementCapacity>,
 }
 
 /// State of a planned workload, from missing to ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PlannedState {
+enum PlannedState {
     /// The workload does not exist.
     Missing,
     /// No replica is ready.
@@ -95,7 +93,7 @@ pub(crate) enum PlannedState {
 
 impl ReplacementStep {
     /// Returns the step for a state.
-    pub(crate) fn choose(state: ReplacementState) -> ReplacementStep {
+    fn choose(state: ReplacementState) -> ReplacementStep {
         if state.scaled_to_zero {
             return ReplacementStep::Complete;
         }
@@ -289,6 +287,7 @@ mod tests {
 
     use super::PlannedState::{Missing, Ready, Serving, Starting};
     use super::ReplacementStep::{Complete, Retain, StopFirst};
+    use super::capacity::Room;
     use super::*;
 
     const ROOM: Room = Room { missing_pods: 0, has_replica: true };

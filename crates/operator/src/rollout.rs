@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{DesiredObject, is_pod_template_applied, is_spec_applied, is_terminating, metadata_field};
 use jiff::{SignedDuration, Timestamp};
-use plan::labels::{GROUP_NAME, ROLE_NAME};
+use plan::labels::{GROUP_NAME, ROLE_NAME, TASK_SPEC};
 use serde_json::{Value, json};
 
 use crate::FIELD_MANAGER;
@@ -46,7 +46,7 @@ pub(crate) struct Rollout {
     pub(crate) max_ready: usize,
     /// Updated replicas that are not ready for a reason other than missing capacity.
     updating: usize,
-    /// Whether no replica is updated until an additional one is ready.
+    /// Whether no replica is updated until additional ones are ready.
     waits_for_surge: bool,
     /// Names of the LeaderWorkerSets that may be applied now.
     updatable: BTreeSet<String>,
@@ -243,25 +243,44 @@ fn min_ready_time_end(live: &LiveWorkload) -> Option<Timestamp> {
 }
 
 /// Returns the desired objects with the action for each of them. A PodGroup is applied first, and is retained as long
-/// as Pods of an earlier template belong to it.
+/// as Pods of an earlier template belong to it. `live_group` is the existing one.
 pub(crate) fn desired_objects(
     service: &Value,
     objects: &[Value],
     workloads: &[PlannedWorkload],
     rollouts: &Rollouts,
     strategies: &RolloutStrategies,
+    live_group: Option<&Value>,
 ) -> Vec<DesiredObject> {
     let paused = is_rollout_paused(service);
-    let waits = |set: &Value| role_of(set).and_then(|role| rollouts.get(role)).is_some_and(|role| role.waits_for_surge);
+    let live_set = |planned: &Value| {
+        let workload = workloads.iter().find(|workload| is_same_object(&workload.planned, planned))?;
+        workload.live.as_ref().map(|live| &*live.object)
+    };
+    let changes_gang = |planned: &Value| {
+        live_set(planned).is_some_and(|live| !is_in_gang(live) || group_size(live) != group_size(planned))
+    };
+    let waits = |planned: &Value| {
+        let rollout = role_of(planned).and_then(|role| rollouts.get(role));
+        rollout.is_some_and(|rollout| rollout.waits_for_surge) || (paused && changes_gang(planned))
+    };
     let is_updated_at_once =
         |live: &Value, planned: &Value| !waits(planned) && adds_pods_to_gang_of_all(live, planned, objects);
-    let mut members = objects.iter().filter(|object| is_in_gang(object)).peekable();
-    // The minimum of the PodGroup is that of the updated members.
-    let is_group_deferred = members.peek().is_some() && members.all(waits);
+    // The PodGroup counts the planned members.
+    let is_group_deferred = objects.iter().any(|object| is_in_gang(object) && waits(object));
+    let counts = |set: &Value| live_group.is_some_and(|group| counts_member(group, set));
     let action = |object: &Value| match object["kind"] == POD_GROUP.kind {
         true if is_group_deferred => DesiredObject::Defer(object.clone()),
         true => DesiredObject::ApplyFirst(object.clone()),
-        false => desired_object(object, workloads, rollouts, strategies, paused, &is_updated_at_once),
+        false => {
+            let desired = desired_object(object, workloads, rollouts, strategies, paused, &is_updated_at_once);
+            match desired {
+                DesiredObject::Apply(set) if is_group_deferred && is_in_gang(&set) && !counts(&set) => {
+                    DesiredObject::Defer(set)
+                }
+                desired => desired,
+            }
+        }
     };
     let mut desired: Vec<DesiredObject> = objects.iter().map(action).collect();
     let is_deferred_set =
@@ -295,11 +314,8 @@ fn desired_object(
     if object["kind"] != LEADER_WORKER_SET.kind {
         return DesiredObject::Apply(object);
     }
-    let is_same_object = |workload: &&PlannedWorkload| {
-        workload.planned["kind"] == object["kind"]
-            && metadata_field(&workload.planned, "name") == metadata_field(&object, "name")
-    };
-    let Some(live) = workloads.iter().find(is_same_object).and_then(|workload| workload.live.as_ref()) else {
+    let workload = workloads.iter().find(|workload| is_same_object(&workload.planned, &object));
+    let Some(live) = workload.and_then(|workload| workload.live.as_ref()) else {
         return DesiredObject::Apply(object);
     };
     let is_deferred = match role_of(&object).and_then(|role| rollouts.get(role)) {
@@ -313,16 +329,35 @@ fn desired_object(
     if is_deferred { DesiredObject::Defer(object) } else { DesiredObject::Apply(object) }
 }
 
-/// Returns whether the update adds Pods to a gang whose members all start together, so that its replicas cannot be updated one at a
-/// time: the gang misses Pods of each replica until it is updated. If the PodGroup has subgroups, one replica of each role is enough.
-pub(crate) fn adds_pods_to_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
-    let has_subgroups =
-        |object: &Value| object["kind"] == POD_GROUP.kind && object["spec"]["subGroupPolicy"].is_array();
-    let adds_pods = !is_in_gang(live) || group_size(live) < group_size(planned);
-    is_in_gang(planned) && adds_pods && !objects.iter().any(has_subgroups)
+fn is_same_object(a: &Value, b: &Value) -> bool {
+    a["kind"] == b["kind"] && metadata_field(a, "name") == metadata_field(b, "name")
 }
 
-fn is_in_gang(set: &Value) -> bool {
+/// Returns whether the update adds Pods to a gang whose members all start together, so that its replicas cannot be updated one at a
+/// time: the gang misses Pods of each replica until it is updated.
+pub(crate) fn adds_pods_to_gang_of_all(live: &Value, planned: &Value, objects: &[Value]) -> bool {
+    let adds_pods = !is_in_gang(live) || group_size(live) < group_size(planned);
+    is_in_gang(planned) && adds_pods && !has_subgroups(objects)
+}
+
+/// Returns whether the PodGroup of a plan has subgroups, so that one replica of each role is enough to start.
+pub(crate) fn has_subgroups(objects: &[Value]) -> bool {
+    objects.iter().any(|object| object["kind"] == POD_GROUP.kind && object["spec"]["subGroupPolicy"].is_array())
+}
+
+/// Returns whether a PodGroup counts a replica of this size, or one of its role.
+fn counts_member(group: &Value, set: &Value) -> bool {
+    let size = group_size(set);
+    let task = set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"][TASK_SPEC].as_str();
+    let mut subgroups = group["spec"]["subGroupPolicy"].as_array().into_iter().flatten();
+    task.is_some_and(|task| group["spec"]["minTaskMember"][task] == size)
+        || subgroups.any(|subgroup| {
+            subgroup["name"] == set["metadata"]["labels"][ROLE_NAME] && subgroup["subGroupSize"] == size
+        })
+}
+
+/// Returns whether a LeaderWorkerSet is a member of a gang.
+pub(crate) fn is_in_gang(set: &Value) -> bool {
     let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
     template["metadata"]["annotations"][GROUP_NAME].is_string()
 }
@@ -374,7 +409,7 @@ mod tests {
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
         let rollouts = rollouts(service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH);
-        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::default()))
+        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::default(), None))
     }
 
     #[test]
@@ -485,7 +520,7 @@ mod tests {
         let objects: Vec<Value> = [group].into_iter().chain(sets).collect();
         let rollouts = rollouts(&service, &workloads, &waiting, Timestamp::UNIX_EPOCH);
         let strategies = RolloutStrategies::default();
-        let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies);
+        let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies, None);
         assert_eq!(actions(&desired), expected);
     }
 
@@ -494,7 +529,8 @@ mod tests {
         let service = service(json!({"fusioninfer.io/rollout-paused": "true"}), Value::Null);
         assert_eq!(planned_actions(&service, "old", false, false), ["defer s-w-0", "defer s-w-1", "defer s"]);
         let deployment = json!({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
-        let desired = desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::default());
+        let desired =
+            desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::default(), None);
         assert_eq!(desired[0].object()["spec"], json!({"replicas": 3, "paused": true}));
     }
 

@@ -59,11 +59,12 @@ impl ServiceIndex {
     }
 
     /// Returns the services that may use further capacity: the selecting ones that are not ready, the oldest first, then the
-    /// role-based ones that are being updated.
+    /// role-based ones that are not ready or are being updated.
     pub(crate) fn waiting_services(&self) -> Vec<WorkItem> {
-        let updating = self.services.iter().filter(|((kind, _), service)| *kind != OME_SERVICE && service.is_updating);
-        let updating = updating.map(|((kind, key), _)| WorkItem::Service(*kind, key.clone()));
-        self.selecting_services(|service| !service.is_ready).into_iter().chain(updating).collect()
+        let role_based = self.services.iter().filter(|((kind, _), _)| *kind != OME_SERVICE);
+        let waiting = role_based.filter(|(_, service)| service.is_updating || !service.is_ready);
+        let waiting = waiting.map(|((kind, key), _)| WorkItem::Service(*kind, key.clone()));
+        self.selecting_services(|service| !service.is_ready).into_iter().chain(waiting).collect()
     }
 
     /// Returns the services that may use further capacity, without the service `key`.
@@ -143,12 +144,16 @@ mod tests {
         index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-02T00:00:00Z", "False", "")));
         index.apply(FUSIONINFER_SERVICE, &key("r"), Some(&service("2025-01-01T00:00:00Z", "False", "")));
         assert_eq!(names(index.all()), ["b", "c", "a", "r"]);
-        assert_eq!(names(index.waiting_services()), ["c", "a"]);
+        assert_eq!(names(index.waiting_services()), ["c", "a", "r"]);
         // The service is recreated with the same name.
         index.apply(OME_SERVICE, &key("c"), Some(&service("2026-01-04T00:00:00Z", "True", "")));
         assert_eq!(
             (names(index.all()), names(index.ready_services()), names(index.waiting_services())),
-            (vec!["b".into(), "a".into(), "c".into(), "r".into()], vec!["b".into(), "c".into()], vec!["a".to_owned()])
+            (
+                vec!["b".into(), "a".into(), "c".into(), "r".into()],
+                vec!["b".into(), "c".into()],
+                vec!["a".into(), "r".to_owned()]
+            )
         );
         index.apply(OME_SERVICE, &key("a"), None);
         assert_eq!(names(index.all()), ["b", "c", "r"]);

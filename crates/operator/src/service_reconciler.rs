@@ -293,7 +293,9 @@ pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &Service
         WaitingUpdates { roles: surge_replicas.waiting_roles(), sets: routes.last_sets(&plan.objects, &workloads) };
     let rollouts = rollout::rollouts(service, &workloads, &waiting, context.now());
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory, is_rollout_paused(service));
-    let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies);
+    let group = context.stores.get_owned_by(POD_GROUP, &NamespacedName::from_object(service), service);
+    let mut objects =
+        rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies, group.as_deref());
     objects.extend(surge_replicas.desired_objects(existing, &waiting));
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
     let has_listed_pods = context.stores.has_synced(POD);

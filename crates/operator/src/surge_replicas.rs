@@ -3,11 +3,18 @@
 //! Each replica of a role is a LeaderWorkerSet of its own, whose Pods stop before their successors start. An
 //! additional replica therefore starts first, with the next index and outside of the gang, which does not count it. Once it is
 //! ready, the others are updated (`rollout.rs`), and once one of these is ready, it is deleted. If there are no accelerators for
-//! it, the others are updated in place, which is announced. Every reconcile derives the step from the live objects, so restarts of
-//! the operator and further edits need no special handling.
+//! it, the others are updated in place, which is announced.
+//!
+//! The updated replicas of a gang start together. Its roles are therefore updated at the same time: all wait, with the PodGroup, until
+//! the additional replicas of all are ready. Once they are updated, an additional replica is given up only if a role of its gang does
+//! not serve for lack of nodes.
+//!
+//! Every reconcile derives the step from the live objects, so restarts of the operator and further edits need no special handling.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
+use std::sync::Arc;
 
 use cluster::{DesiredObject, is_terminating, kind_and_name, metadata_field};
 use decide::Inventory;
@@ -16,15 +23,21 @@ use plan::labels::ROLE_NAME;
 use plan::{ServicePlan, serving_port};
 use serde_json::Value;
 
-use crate::replacement::{
-    PlannedState, ReplacementCapacity, ReplacementState, ReplacementStep, serving_pods, surge_capacity,
+use crate::replacement::{SurgeUpdate, serving_pods};
+use crate::rollout::{
+    WaitingUpdates, adds_pods_to_gang_of_all, has_subgroups, is_in_gang, is_rollout_paused, replica_state,
 };
-use crate::rollout::{WaitingUpdates, adds_pods_to_gang_of_all, is_rollout_paused, replica_state};
 use crate::workloads::{LiveWorkload, PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
 
-/// The roles that have or need an additional replica, by name.
+/// The additional replicas of the roles of a service, by name of the role.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SurgeReplicas(BTreeMap<String, SurgeReplica>);
+pub(crate) struct SurgeReplicas {
+    roles: BTreeMap<String, SurgeReplica>,
+    /// Roles that are not updated yet because an additional replica starts: with that of another role of their gang, for example.
+    waiting: BTreeSet<String>,
+    /// Replicas that the service has no longer. They stop once the PodGroup of their gang changes, which counts them.
+    retained: Vec<Value>,
+}
 
 /// The additional replica of a role.
 #[derive(Clone, Debug)]
@@ -41,73 +54,186 @@ struct SurgeReplica {
 /// Step of the update of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SurgeStep {
-    /// The additional replica starts. The others serve and are not updated yet.
+    /// The additional replica starts. The others are not updated yet.
     Start,
+    /// The others are not updated yet, and the additional replica stops, because a role of the gang needs its accelerators in order to
+    /// serve.
+    Wait,
     /// The others are updated. The additional replica serves until one of them is ready.
     Serve,
     /// The others are updated in place because there are no accelerators for an additional replica.
     NoCapacity,
 }
 
-/// What the step of a role depends on.
+/// State of the replicas of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SurgeState {
-    /// Whether the rollout is paused.
-    paused: bool,
-    /// Whether earlier Pods of a replica with the name of the additional one still hold the accelerators of its next Pods.
-    is_restarting: bool,
+struct RoleState {
     /// Whether a replica of the planned size and port is ready.
     updated_is_ready: bool,
-    /// Whether all replicas have another size or port than planned, and one of them serves.
-    outdated_serve: bool,
-    /// Whether an additional replica serves.
-    surge_serves: bool,
+    /// Whether all replicas have another size or port than planned, and no additional one is ready instead of them.
+    is_outdated: bool,
+    /// Whether no replica serves, additional ones included, and one waits for nodes.
+    waits_for_nodes: bool,
+    /// Whether a replica serves, additional ones included.
+    serves: bool,
+    /// Whether there is an additional replica, or Pods of one that was deleted.
+    has_surge: bool,
     /// Whether an additional replica of the current plan is ready.
     surge_is_ready: bool,
+}
+
+/// State of the roles that are updated at the same time: those of a gang, or one role outside of a gang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GroupState {
+    /// Whether the rollout is paused.
+    paused: bool,
+    /// Whether no role waits for its additional replica.
+    surges_are_ready: bool,
+    /// Whether a role does not serve for lack of nodes.
+    waits_for_nodes: bool,
+    /// Whether Pods of a deleted additional replica still hold their accelerators. The capacity is known once they have stopped.
+    is_stopping: bool,
 }
 
 /// The replicas of a role.
 struct RoleReplicas<'a> {
     /// The planned replicas; at least one.
     replicas: Vec<&'a PlannedWorkload>,
-    /// The planned additional replica.
-    surge: PlannedWorkload,
+    /// The planned additional replica. A role has none if another object would have its name.
+    surge: Option<PlannedWorkload>,
     /// A replica with its name that the service has no longer, and that stops when the additional replica is applied.
     surplus: Option<LiveWorkload>,
-    /// Whether the additional replica was deleted and its Pods still hold their accelerators. The capacity is known once they have
-    /// stopped.
+    /// Whether the additional replica was deleted and its Pods still hold their accelerators.
     is_stopping: bool,
-    /// Whether a replica with the name of the additional one exists and earlier Pods of it still hold their accelerators.
-    is_restarting: bool,
     /// Existing additional replicas with other indices.
     others: Vec<&'a PlannedWorkload>,
-    now: Timestamp,
+}
+
+/// A role with its state.
+struct Role<'a> {
+    name: &'a str,
+    replicas: RoleReplicas<'a>,
+    state: RoleState,
+}
+
+/// Roles that are updated at the same time.
+struct Group<'a> {
+    roles: Vec<Role<'a>>,
+    state: GroupState,
+    /// Replicas that the service has no longer, and whether they stop only with the update: the PodGroup counts them until then.
+    removed: Vec<(&'a LiveWorkload, bool)>,
+    /// The objects of the plan.
+    objects: &'a [Value],
 }
 
 // === impl SurgeStep ===
 
 impl SurgeStep {
-    /// Returns the step, or `None` if the role needs no additional replica. `capacity` is only counted when it is needed.
-    fn choose(state: SurgeState, capacity: impl FnOnce() -> Option<ReplacementCapacity>) -> Option<SurgeStep> {
-        if state.updated_is_ready {
-            return None;
-        }
-        if !state.outdated_serve {
-            return state.surge_serves.then_some(SurgeStep::Serve);
-        }
-        let replacement = ReplacementState {
-            paused: state.paused,
-            scaled_to_zero: false,
-            obsolete_serves: true,
-            // If the cluster does not accept the update of a replica, the replica serves unchanged.
-            planned: if state.surge_is_ready { PlannedState::Ready } else { PlannedState::Starting },
-            capacity: if state.paused || state.is_restarting { None } else { capacity() },
+    /// Returns the step for `step`, with which the role continues if it has accelerators. `lacks_accelerators`: whether the updated
+    /// replicas fit only without the additional ones. `starves`: whether the replicas that wait for nodes do. They are only called when
+    /// they are needed.
+    fn choose(
+        step: SurgeStep,
+        group: GroupState,
+        lacks_accelerators: impl FnOnce() -> bool,
+        starves: impl FnOnce() -> bool,
+    ) -> SurgeStep {
+        let may_be_given_up = match step {
+            SurgeStep::Start => !group.is_stopping,
+            _ => group.waits_for_nodes,
         };
-        Some(match ReplacementStep::choose(replacement) {
-            ReplacementStep::Retain => SurgeStep::Start,
-            ReplacementStep::Complete => SurgeStep::Serve,
-            ReplacementStep::StopFirst => SurgeStep::NoCapacity,
-        })
+        match step {
+            step if group.paused => step,
+            _ if may_be_given_up && lacks_accelerators() => SurgeStep::NoCapacity,
+            SurgeStep::Start if group.waits_for_nodes && starves() => SurgeStep::Wait,
+            step => step,
+        }
+    }
+
+    /// Whether the other replicas are not updated yet.
+    fn waits(self) -> bool {
+        matches!(self, SurgeStep::Start | SurgeStep::Wait)
+    }
+}
+
+// === impl RoleState ===
+
+impl RoleState {
+    /// Whether the role needs an additional replica. A probe that fails once does not end an update that has begun.
+    fn needs_surge(&self) -> bool {
+        !self.updated_is_ready && (self.has_surge || (self.is_outdated && self.serves))
+    }
+
+    /// Returns the step if there are accelerators for the additional replica, or `None` if the role needs none.
+    fn step(self, group: GroupState) -> Option<SurgeStep> {
+        match self {
+            state if !state.needs_surge() => None,
+            RoleState { is_outdated: true, .. } if group.surges_are_ready && !group.paused => Some(SurgeStep::Serve),
+            RoleState { is_outdated: true, .. } => Some(SurgeStep::Start),
+            _ => Some(SurgeStep::Serve),
+        }
+    }
+}
+
+// === impl GroupState ===
+
+impl GroupState {
+    fn new(roles: &[Role<'_>], paused: bool) -> GroupState {
+        let waits = |state: &RoleState| state.needs_surge() && state.is_outdated && !state.surge_is_ready;
+        GroupState {
+            paused,
+            surges_are_ready: !roles.iter().any(|role| waits(&role.state)),
+            waits_for_nodes: roles.iter().any(|role| role.state.waits_for_nodes),
+            is_stopping: roles.iter().any(|role| role.replicas.is_stopping),
+        }
+    }
+}
+
+// === impl Group ===
+
+impl Group<'_> {
+    /// Returns the steps of the roles that have or need an additional replica.
+    fn steps(&self, inventory: &Inventory, stopping: &dyn Fn() -> Vec<Arc<Value>>) -> Vec<(&Role<'_>, SurgeStep)> {
+        let fits_only_without_surges = |update: SurgeUpdate| update.fits_only_without_surges(inventory, &stopping());
+        let lacks_accelerators = LazyCell::new(|| fits_only_without_surges(self.update()));
+        let starves = LazyCell::new(|| fits_only_without_surges(self.start_of_waiting_replicas()));
+        let step = |role: &Role<'_>| {
+            let step = role.state.step(self.state)?;
+            Some(SurgeStep::choose(step, self.state, || *lacks_accelerators, || *starves))
+        };
+        self.roles.iter().filter_map(|role| Some((role, step(role)?))).collect()
+    }
+
+    /// Returns the next update of all roles.
+    fn update(&self) -> SurgeUpdate {
+        let mut update = self.surges();
+        self.roles.iter().for_each(|role| role.replicas.add_update(self.objects, &mut update));
+        for (removed, stops_with_update) in &self.removed {
+            if *stops_with_update { update.stop(removed) } else { update.delete(removed) }
+        }
+        update
+    }
+
+    /// Returns the start of the replicas that wait for nodes, as they are.
+    fn start_of_waiting_replicas(&self) -> SurgeUpdate {
+        let mut update = self.surges();
+        for role in self.roles.iter().filter(|role| role.state.waits_for_nodes) {
+            role.replicas.replicas.iter().filter_map(|workload| as_live(workload)).for_each(|live| update.keep(&live));
+        }
+        update
+    }
+
+    /// Returns an update of no replica, with the additional replicas.
+    fn surges(&self) -> SurgeUpdate {
+        let mut update = SurgeUpdate::default();
+        for role in &self.roles {
+            let surges = role.replicas.running_surges(role.state.step(self.state));
+            let runs = |workload: &&PlannedWorkload| surges.iter().any(|surge| is_same_set(surge, workload));
+            let stopping = role.replicas.surges().filter(|surge| !runs(surge)).filter_map(live);
+            stopping.for_each(|live| update.delete(live));
+            surges.iter().for_each(|surge| update.add_surge(surge));
+        }
+        update
     }
 }
 
@@ -117,58 +243,119 @@ impl RoleReplicas<'_> {
     /// Returns whether a replica has another number of nodes than planned, or is the only one and serves on another port:
     /// the routes change their port once a replica serves on the planned one.
     fn is_outdated(&self, set: &Value) -> bool {
+        let Some(workload) = self.replicas.first() else { return false };
         let port = |set| serving_port(pod_template(set));
-        group_size(set) != group_size(&self.surge.planned)
-            || (self.replicas.len() == 1 && port(set) != port(&self.surge.planned))
+        group_size(set) != group_size(&workload.planned)
+            || (self.replicas.len() == 1 && port(set) != port(&workload.planned))
     }
 
-    fn state(&self, paused: bool) -> SurgeState {
-        let is_ready = |workload: &PlannedWorkload| replica_state(workload, self.now).is_ready();
-        let is_outdated = |workload: &&PlannedWorkload| {
-            let live = workload.live.as_ref().filter(|live| !is_terminating(&live.object));
-            live.is_some_and(|live| self.is_outdated(&live.object))
-        };
-        let updated_is_ready = self.replicas.iter().any(|workload| !is_outdated(workload) && is_ready(workload));
-        let surge = replica_state(&self.surge, self.now);
-        let is_other_ready = |workload: &&PlannedWorkload| !self.is_outdated(&workload.planned) && is_ready(workload);
-        SurgeState {
-            paused,
-            is_restarting: self.is_restarting,
-            updated_is_ready,
-            outdated_serve: self.replicas.iter().all(is_outdated) && self.replicas.iter().copied().any(serves),
-            surge_serves: serves(&self.surge) || self.others.iter().copied().any(serves),
-            surge_is_ready: (surge.is_current() && surge.is_ready()) || self.others.iter().any(is_other_ready),
-        }
+    /// Returns whether the live object of a replica is outdated.
+    fn runs_outdated(&self, workload: &PlannedWorkload) -> bool {
+        live(workload).is_some_and(|live| self.is_outdated(&live.object))
     }
 
-    /// Returns the additional replica of the role, if it has or needs one. `starts_together`: whether all replicas stop at once.
-    fn surge_replica(&self, paused: bool, starts_together: bool, inventory: &Inventory) -> Option<SurgeReplica> {
-        let state = self.state(paused);
-        let updated =
-            if starts_together { self.replicas.as_slice() } else { self.replicas.get(..1).unwrap_or_default() };
-        let capacity = || {
-            let live = self.surge.live.clone().or_else(|| self.surplus.clone());
-            surge_capacity(&PlannedWorkload { live, ..self.surge.clone() }, &self.replicas, updated, inventory)
-        };
-        let step = SurgeStep::choose(state, capacity)?;
-        let serving_others = self.others.iter().filter(|workload| serves(workload));
-        let mut sets: Vec<DesiredObject> = match step {
-            SurgeStep::Start | SurgeStep::Serve => {
-                serving_others.map(|workload| DesiredObject::Defer(workload.planned.clone())).collect()
+    /// Returns whether the role is a member of the gang.
+    fn is_in_gang(&self) -> bool {
+        self.replicas.iter().any(|workload| is_in_gang(&workload.planned))
+    }
+
+    /// Returns whether all replicas start together. `objects` are those of the plan.
+    fn start_together(&self, objects: &[Value]) -> bool {
+        self.is_in_gang() && !has_subgroups(objects)
+    }
+
+    /// Whether the additional replica takes the place of a replica that the service has no longer.
+    fn is_surplus(&self, set: &LiveWorkload) -> bool {
+        let name = |set: &LiveWorkload| metadata_field(&set.object, "name").to_owned();
+        self.surplus.as_ref().is_some_and(|surplus| name(surplus) == name(set))
+    }
+
+    fn surges(&self) -> impl Iterator<Item = &PlannedWorkload> {
+        self.others.iter().copied().chain(&self.surge)
+    }
+
+    fn state(&self, objects: &[Value], now: Timestamp) -> RoleState {
+        let is_ready = |workload: &PlannedWorkload| replica_state(workload, now).is_ready();
+        // A replica that starts together with the others serves as late as they do.
+        let is_missing = |workload: &PlannedWorkload| live(workload).is_none() && self.start_together(objects);
+        let mut updated = self.replicas.iter().filter(|workload| !self.runs_outdated(workload));
+        let is_surge_ready = |surge: &PlannedWorkload| match &self.surge {
+            Some(planned) if is_same_set(planned, surge) => {
+                let state = replica_state(surge, now);
+                state.is_current() && state.is_ready()
             }
-            SurgeStep::NoCapacity => Vec::new(),
+            _ => !self.is_outdated(&surge.planned) && is_ready(surge),
         };
-        let stopping = (step == SurgeStep::Start && self.is_stopping).then(|| kind_and_name(&self.surge.planned));
-        let surge = self.surge.planned.clone();
-        match step {
-            SurgeStep::Start if self.is_stopping => {}
-            SurgeStep::Start if !paused => sets.push(DesiredObject::Apply(surge)),
-            SurgeStep::Start if self.surge.live.is_some() => sets.push(DesiredObject::Defer(surge)),
-            // An update would interrupt it.
-            SurgeStep::Serve if serves(&self.surge) => sets.push(DesiredObject::Defer(surge)),
-            SurgeStep::Start | SurgeStep::Serve | SurgeStep::NoCapacity => {}
+        let has_outdated = self.replicas.iter().any(|workload| self.runs_outdated(workload));
+        let replica_serves = self.replicas.iter().copied().any(serves);
+        let serves = replica_serves || self.surges().any(serves);
+        RoleState {
+            updated_is_ready: updated.any(|workload| is_ready(workload)),
+            is_outdated: has_outdated
+                && (replica_serves || !self.surges().any(is_ready))
+                && self.replicas.iter().all(|workload| self.runs_outdated(workload) || is_missing(workload)),
+            waits_for_nodes: !serves
+                && self.replicas.iter().any(|workload| replica_state(workload, now).is_unschedulable()),
+            serves,
+            has_surge: self.is_stopping || self.surges().any(|surge| live(surge).is_some()),
+            surge_is_ready: self.surge.is_none() || self.surges().any(is_surge_ready),
         }
-        Some(SurgeReplica { step, sets, stopping, ready_at: replica_state(&self.surge, self.now).ready_at })
+    }
+
+    /// Returns the additional replicas that run in a step.
+    fn running_surges(&self, step: Option<SurgeStep>) -> Vec<PlannedWorkload> {
+        let with_surplus = |surge: &PlannedWorkload| {
+            let live = surge.live.clone().or_else(|| self.surplus.clone());
+            PlannedWorkload { live, ..surge.clone() }
+        };
+        match step {
+            None | Some(SurgeStep::Wait | SurgeStep::NoCapacity) => Vec::new(),
+            Some(SurgeStep::Start) => {
+                let others = self.others.iter().copied().filter(|workload| serves(workload)).filter_map(as_live);
+                others.chain(self.surge.as_ref().map(with_surplus)).collect()
+            }
+            // An update would interrupt it.
+            Some(SurgeStep::Serve) => self.surges().filter_map(as_live).collect(),
+        }
+    }
+
+    /// Adds what the next update starts: all replicas if they start together, otherwise the first that is updated already, or the first
+    /// one.
+    fn add_update(&self, objects: &[Value], update: &mut SurgeUpdate) {
+        let next_outdated = self.replicas.iter().position(|workload| self.runs_outdated(workload));
+        let first = self.replicas.iter().position(|workload| !self.runs_outdated(workload)).unwrap_or(0);
+        let all_start = self.start_together(objects);
+        for (index, workload) in self.replicas.iter().enumerate().filter(|(index, _)| all_start || *index == first) {
+            let adds_pods = |live: &LiveWorkload| adds_pods_to_gang_of_all(&live.object, &workload.planned, objects);
+            let restarts = Some(index) == next_outdated || workload.live.as_ref().is_some_and(adds_pods);
+            if restarts { update.restart(workload) } else { update.keep(workload) }
+        }
+    }
+
+    /// Returns the LeaderWorkerSets of the additional replicas in a step.
+    fn sets(&self, step: SurgeStep, paused: bool) -> Vec<DesiredObject> {
+        let is_started = |workload: &PlannedWorkload| {
+            step == SurgeStep::Start && self.surge.as_ref().is_some_and(|surge| is_same_set(workload, surge))
+        };
+        let exists = self.surge.as_ref().is_some_and(|surge| surge.live.is_some());
+        let set = |workload: PlannedWorkload| match is_started(&workload) {
+            true if paused => exists.then_some(DesiredObject::Defer(workload.planned)),
+            true => (!self.is_stopping).then_some(DesiredObject::Apply(workload.planned)),
+            false => Some(DesiredObject::Defer(workload.planned)),
+        };
+        self.running_surges(Some(step)).into_iter().filter_map(set).collect()
+    }
+
+    /// Returns the additional replica of the role in a step.
+    fn surge_replica(&self, step: SurgeStep, paused: bool, now: Timestamp) -> SurgeReplica {
+        let surge = self.surge.as_ref();
+        let stopping = surge.filter(|_| step == SurgeStep::Start && self.is_stopping);
+        SurgeReplica {
+            step,
+            sets: self.sets(step, paused),
+            stopping: stopping.map(|surge| kind_and_name(&surge.planned)),
+            ready_at: surge.and_then(|surge| replica_state(surge, now).ready_at),
+        }
     }
 }
 
@@ -186,66 +373,64 @@ impl SurgeReplicas {
         inventory: &Inventory,
     ) -> SurgeReplicas {
         let paused = is_rollout_paused(service);
-        let surge_replica = |(role, planned): (&String, &Value)| {
-            let of_role = |workload: &&PlannedWorkload| workload.planned["metadata"]["labels"][ROLE_NAME] == **role;
-            let is_other = |workload: &&PlannedWorkload| {
-                metadata_field(&workload.planned, "name") != metadata_field(planned, "name")
-            };
-            // LeaderWorkerSet names the workers' StatefulSet of a set like this other set.
-            let workers = format!("{}-0", metadata_field(planned, "name"));
-            if workloads.iter().any(|workload| metadata_field(&workload.planned, "name") == workers) {
-                return None;
+        let roles = plan.surge_replicas.iter().map(|(name, surge)| {
+            let replicas = role_replicas(service, name, surge, workloads, existing, reader);
+            let state = replicas.state(&plan.objects, reader.now);
+            Role { name, replicas, state }
+        });
+        let (gang, others): (Vec<Role<'_>>, Vec<Role<'_>>) = roles.partition(|role| role.replicas.is_in_gang());
+        let groups = others.into_iter().map(|role| vec![role]).chain([gang]).filter(|roles| !roles.is_empty());
+        let removed = reader.removed_replicas(service, workloads);
+        let mut surge_replicas = SurgeReplicas::default();
+        for roles in groups {
+            let counts_removed = roles.iter().any(|role| role.replicas.is_in_gang()) && !has_subgroups(&plan.objects);
+            let stops_with_update = |set: &LiveWorkload| counts_removed && is_in_gang(&set.object);
+            let state = GroupState::new(&roles, paused);
+            let is_other = |set: &&LiveWorkload| !roles.iter().any(|role| role.replicas.is_surplus(set));
+            let removed = removed.iter().filter(is_other).map(|set| (set, stops_with_update(set))).collect();
+            let group = Group { roles, state, removed, objects: &plan.objects };
+            let steps = group.steps(inventory, &|| reader.stopping_pods(service));
+            if steps.iter().any(|(_, step)| step.waits()) {
+                // A role that is down and retains its size is updated: its update may repair it.
+                let waiting = group.roles.iter().filter(|role| role.state.serves || role.state.is_outdated);
+                surge_replicas.waiting.extend(waiting.map(|role| role.name.to_owned()));
+                let retained = group.removed.iter().filter(|(_, stops_with_update)| *stops_with_update);
+                surge_replicas.retained.extend(retained.map(|(set, _)| Value::clone(&set.object)));
             }
-            let mut surge = reader.planned_workloads(service, slice::from_ref(planned)).pop()?;
-            let namespace = metadata_field(service, "namespace");
-            let name = metadata_field(planned, "name");
-            let is_stopping = surge.live.is_none() && reader.has_pods_of_set(namespace, name);
-            let is_restarting = surge.live.is_some() && reader.has_stopping_pods_of_set(namespace, name);
-            // After scaling down, the name may be that of another replica.
-            let surplus = surge.live.take_if(|live| !is_surge_replica(&live.object));
-            let replicas = RoleReplicas {
-                replicas: workloads.iter().filter(of_role).collect(),
-                surge,
-                surplus,
-                is_stopping,
-                is_restarting,
-                others: existing.iter().filter(of_role).filter(is_other).collect(),
-                now: reader.now,
-            };
-            let starts_together = replicas.replicas.iter().any(|workload| {
-                workload
-                    .live
-                    .as_ref()
-                    .is_some_and(|live| adds_pods_to_gang_of_all(&live.object, &workload.planned, &plan.objects))
-            });
-            Some((role.clone(), replicas.surge_replica(paused, starts_together, inventory)?))
-        };
-        SurgeReplicas(plan.surge_replicas.iter().filter_map(surge_replica).collect())
+            for (role, step) in steps {
+                let surge_replica = role.replicas.surge_replica(step, paused, reader.now);
+                surge_replicas.roles.insert(role.name.to_owned(), surge_replica);
+            }
+        }
+        surge_replicas
     }
 
     /// Returns the LeaderWorkerSets of the additional replicas, and those of `existing` that serve until the routes have
     /// changed.
     pub(crate) fn desired_objects(&self, existing: &[PlannedWorkload], waiting: &WaitingUpdates) -> Vec<DesiredObject> {
-        let mut desired: Vec<DesiredObject> = self.0.values().flat_map(|surge| surge.sets.iter().cloned()).collect();
-        for workload in existing {
-            let name = metadata_field(&workload.planned, "name");
-            let is_desired = desired.iter().any(|set| metadata_field(set.object(), "name") == name);
-            if waiting.sets.contains(name) && !is_desired {
-                desired.push(DesiredObject::Defer(workload.planned.clone()));
+        let surges = self.roles.values().flat_map(|surge| surge.sets.iter().cloned());
+        let mut desired: Vec<DesiredObject> = surges.collect();
+        let waiting = existing
+            .iter()
+            .map(|workload| &workload.planned)
+            .filter(|set| waiting.sets.contains(metadata_field(set, "name")));
+        for set in self.retained.iter().chain(waiting) {
+            let name = metadata_field(set, "name");
+            if !desired.iter().any(|other| metadata_field(other.object(), "name") == name) {
+                desired.push(DesiredObject::Defer(set.clone()));
             }
         }
         desired
     }
 
-    /// Returns the roles whose replicas are not updated yet because their additional replica starts.
+    /// Returns the roles whose replicas are not updated yet because additional replicas start.
     pub(crate) fn waiting_roles(&self) -> BTreeSet<String> {
-        let waiting = self.0.iter().filter(|(_, surge)| surge.step == SurgeStep::Start);
-        waiting.map(|(role, _)| role.clone()).collect()
+        self.waiting.clone()
     }
 
     /// Returns when the next additional replica counts as ready.
     pub(crate) fn ready_at(&self) -> Option<Timestamp> {
-        self.0.values().filter_map(|surge| surge.ready_at).min()
+        self.roles.values().filter_map(|surge| surge.ready_at).min()
     }
 
     /// Returns a sentence about the replicas that serve while others start, or `None` if there are none.
@@ -253,6 +438,9 @@ impl SurgeReplicas {
         let sentence = |(role, surge): (&String, &SurgeReplica)| {
             if let Some(stopping) = &surge.stopping {
                 return Some(format!("Role {role} is updated once the Pods of the deleted {stopping} have stopped"));
+            }
+            if surge.step == SurgeStep::Wait {
+                return Some(format!("Role {role} is updated once all roles of its gang serve"));
             }
             let name = kind_and_name(surge.sets.last()?.object());
             match surge.step {
@@ -262,10 +450,10 @@ impl SurgeReplicas {
                 SurgeStep::Serve => Some(format!(
                     "{name}, an additional replica, serves until an updated replica of role {role} is ready"
                 )),
-                SurgeStep::NoCapacity => None,
+                SurgeStep::Wait | SurgeStep::NoCapacity => None,
             }
         };
-        let sentences: Vec<String> = self.0.iter().filter_map(sentence).collect();
+        let sentences: Vec<String> = self.roles.iter().filter_map(sentence).collect();
         (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 
@@ -279,15 +467,57 @@ impl SurgeReplicas {
         let message = format!(
             "Role {role} is updated without an additional replica, for which no accelerators are free: {interruption}"
         );
-        let stops = self.0.get(role).is_some_and(|surge| surge.step == SurgeStep::NoCapacity);
+        let stops = self.roles.get(role).is_some_and(|surge| surge.step == SurgeStep::NoCapacity);
         (stops || announced.contains(&message)).then_some(message)
     }
 }
 
+fn role_replicas<'a>(
+    service: &Value,
+    role: &str,
+    surge: &Value,
+    workloads: &'a [PlannedWorkload],
+    existing: &'a [PlannedWorkload],
+    reader: WorkloadReader<'_>,
+) -> RoleReplicas<'a> {
+    let (namespace, name) = (metadata_field(service, "namespace"), metadata_field(surge, "name"));
+    let has_name = |workload: &PlannedWorkload, name: &str| metadata_field(&workload.planned, "name") == name;
+    let is_of_role = |object: &Value| object["metadata"]["labels"][ROLE_NAME] == *role;
+    let of_role = |workload: &&PlannedWorkload| is_of_role(&workload.planned);
+    // LeaderWorkerSet names the workers' StatefulSet of a set like this other set.
+    let workers = format!("{name}-0");
+    let is_name_free = !workloads.iter().any(|workload| has_name(workload, &workers));
+    let mut surge = reader.planned_workloads(service, slice::from_ref(surge)).pop().filter(|_| is_name_free);
+    // After scaling down, the name may be that of another replica.
+    let surplus = surge.as_mut().and_then(|surge| surge.live.take_if(|live| !is_surge_replica(&live.object)));
+    let is_deleted = surge.as_ref().is_some_and(|surge| surge.live.is_none()) && surplus.is_none();
+    RoleReplicas {
+        replicas: workloads.iter().filter(of_role).collect(),
+        is_stopping: is_deleted && reader.has_pods_of_set(namespace, name),
+        others: existing.iter().filter(of_role).filter(|workload| !has_name(workload, name)).collect(),
+        surge,
+        surplus,
+    }
+}
+
+/// Returns a replica as it is, which is not updated.
+fn as_live(workload: &PlannedWorkload) -> Option<PlannedWorkload> {
+    let live = live(workload)?;
+    Some(PlannedWorkload { planned: (*live.object).clone(), ..workload.clone() })
+}
+
+/// Returns the live object of a replica that does not stop.
+fn live(workload: &PlannedWorkload) -> Option<&LiveWorkload> {
+    workload.live.as_ref().filter(|live| !is_terminating(&live.object))
+}
+
+fn is_same_set(a: &PlannedWorkload, b: &PlannedWorkload) -> bool {
+    metadata_field(&a.planned, "name") == metadata_field(&b.planned, "name")
+}
+
 /// Returns whether a Pod of the replica serves requests.
 fn serves(workload: &PlannedWorkload) -> bool {
-    let live = workload.live.as_ref().filter(|live| !is_terminating(&live.object));
-    live.is_some_and(|live| serving_pods(live).next().is_some())
+    live(workload).is_some_and(|live| serving_pods(live).next().is_some())
 }
 
 #[cfg(test)]
@@ -295,21 +525,31 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::SurgeStep::{NoCapacity, Serve, Start};
+    use super::SurgeStep::{NoCapacity, Serve, Start, Wait};
     use super::*;
-    use crate::replacement::Room;
 
-    const ROOM: Room = Room { missing_pods: 0, has_replica: true };
-    const FULL: Room = Room { missing_pods: 2, has_replica: false };
-    const OUTDATED: SurgeState = SurgeState {
-        paused: false,
-        is_restarting: false,
+    const OUTDATED: RoleState = RoleState {
         updated_is_ready: false,
-        outdated_serve: true,
-        surge_serves: false,
+        is_outdated: true,
+        waits_for_nodes: false,
+        serves: true,
+        has_surge: false,
         surge_is_ready: false,
     };
-    const UPDATING: SurgeState = SurgeState { outdated_serve: false, ..OUTDATED };
+    const STARTING: RoleState = RoleState { has_surge: true, ..OUTDATED };
+    /// The additional replica is ready.
+    const READY: RoleState = RoleState { surge_is_ready: true, ..STARTING };
+    /// The others are updated while the additional replica serves.
+    const UPDATING: RoleState = RoleState { is_outdated: false, ..READY };
+    const ALONE: GroupState =
+        GroupState { paused: false, surges_are_ready: false, waits_for_nodes: false, is_stopping: false };
+    const SURGES_READY: GroupState = GroupState { surges_are_ready: true, ..ALONE };
+    const DOWN: GroupState = GroupState { waits_for_nodes: true, ..ALONE };
+
+    fn set(index: u8, size: u8) -> Value {
+        json!({"kind": "LeaderWorkerSet", "metadata": {"namespace": "n", "name": format!("s-decode-{index}")},
+            "spec": {"leaderWorkerTemplate": {"size": size, "workerTemplate": {}}}})
+    }
 
     /// The Pods of the deleted additional replica hold accelerators, so that it isn't created again and the role waits.
     #[rstest]
@@ -328,50 +568,55 @@ mod tests {
         #[case] sets: usize,
         #[case] message: &str,
     ) {
-        let set = |index: u8, size: u8| {
-            json!({"kind": "LeaderWorkerSet", "metadata": {"namespace": "n", "name": format!("s-decode-{index}")},
-                "spec": {"leaderWorkerTemplate": {"size": size, "workerTemplate": {}}}})
-        };
         let pod = json!({"metadata": {"name": "p", "labels": {plan::labels::WORKER_INDEX: "0"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         let outdated = PlannedWorkload::new(set(0, 2), Some(set(0, 1)), vec![pod]);
         let replicas = RoleReplicas {
             replicas: vec![&outdated],
-            surge: PlannedWorkload::new(set(1, 2), None, Vec::new()),
+            surge: Some(PlannedWorkload::new(set(1, 2), None, Vec::new())),
             surplus: None,
             is_stopping,
-            is_restarting: false,
             others: Vec::new(),
-            now: Timestamp::UNIX_EPOCH,
         };
-        let surge = replicas.surge_replica(false, false, &Inventory::default()).unwrap();
-        assert_eq!((surge.step, surge.sets.len()), (Start, sets));
-        let surge_replicas = SurgeReplicas([("decode".to_owned(), surge)].into());
-        assert_eq!(surge_replicas.message().as_deref(), Some(message));
-        assert_eq!(surge_replicas.waiting_roles(), ["decode".to_owned()].into());
+        let now = Timestamp::UNIX_EPOCH;
+        let group = GroupState { is_stopping, ..ALONE };
+        let step = SurgeStep::choose(replicas.state(&[], now).step(group).unwrap(), group, || true, || true);
+        assert_eq!(step, if is_stopping { Start } else { NoCapacity });
+        let surge = replicas.surge_replica(Start, false, now);
+        assert_eq!(surge.sets.len(), sets);
+        let roles = [("decode".to_owned(), surge)].into();
+        assert_eq!(SurgeReplicas { roles, ..SurgeReplicas::default() }.message().as_deref(), Some(message));
     }
 
-    /// Columns: state, accelerators with and without the outdated replicas, expected step.
+    /// Columns: state of the role and of its group, whether the updated replicas fit only without the additional ones, and whether the
+    /// replicas that wait for nodes do, expected step.
     #[rstest]
-    #[case::starts(OUTDATED, Some((ROOM, ROOM)), Some(Start))]
-    #[case::unknown_capacity(OUTDATED, None, Some(Start))]
-    #[case::outdated_hold_what_it_needs(OUTDATED, Some((FULL, ROOM)), Some(NoCapacity))]
-    #[case::stopping_frees_too_little(OUTDATED, Some((FULL, FULL)), Some(Start))]
-    #[case::is_ready(SurgeState { surge_serves: true, surge_is_ready: true, ..OUTDATED }, Some((ROOM, ROOM)), Some(Serve))]
-    #[case::serves_an_earlier_plan(SurgeState { surge_serves: true, ..OUTDATED }, Some((ROOM, ROOM)), Some(Start))]
-    #[case::paused(SurgeState { paused: true, ..OUTDATED }, Some((FULL, ROOM)), Some(Start))]
-    #[case::restarts(SurgeState { is_restarting: true, ..OUTDATED }, Some((FULL, ROOM)), Some(Start))]
-    #[case::others_are_updated(SurgeState { surge_serves: true, surge_is_ready: true, ..UPDATING }, None, Some(Serve))]
-    #[case::edited_while_others_are_updated(SurgeState { surge_serves: true, ..UPDATING }, None, Some(Serve))]
-    #[case::updated_in_place(UPDATING, None, None)]
-    #[case::updated(SurgeState { updated_is_ready: true, surge_serves: true, ..UPDATING }, None, None)]
-    #[case::reverted(SurgeState { updated_is_ready: true, ..UPDATING }, None, None)]
+    #[case::starts(OUTDATED, ALONE, false, false, Some(Start))]
+    #[case::no_accelerators(OUTDATED, ALONE, true, false, Some(NoCapacity))]
+    #[case::does_not_serve(RoleState { serves: false, ..OUTDATED }, ALONE, false, false, None)]
+    #[case::fails_its_probe_meanwhile(RoleState { serves: false, ..STARTING }, ALONE, false, false, Some(Start))]
+    #[case::earlier_ones_stop(OUTDATED, GroupState { is_stopping: true, ..ALONE }, true, false, Some(Start))]
+    #[case::paused(OUTDATED, GroupState { paused: true, ..ALONE }, true, false, Some(Start))]
+    #[case::another_role_needs_its_nodes(STARTING, DOWN, false, true, Some(Wait))]
+    #[case::another_role_needs_more_nodes(STARTING, DOWN, false, false, Some(Start))]
+    #[case::another_role_is_down_and_fits(STARTING, DOWN, true, true, Some(NoCapacity))]
+    #[case::is_ready(READY, SURGES_READY, true, true, Some(Serve))]
+    #[case::is_ready_while_paused(READY, GroupState { paused: true, ..SURGES_READY }, true, false, Some(Start))]
+    #[case::another_role_of_the_gang_waits(READY, ALONE, false, false, Some(Start))]
+    #[case::others_are_updated(UPDATING, SURGES_READY, true, false, Some(Serve))]
+    #[case::fails_its_probe_while_others_are_updated(RoleState { serves: false, ..UPDATING }, SURGES_READY, true, false, Some(Serve))]
+    #[case::others_need_its_nodes(UPDATING, GroupState { surges_are_ready: true, ..DOWN }, true, false, Some(NoCapacity))]
+    #[case::others_need_more_nodes(UPDATING, GroupState { surges_are_ready: true, ..DOWN }, false, false, Some(Serve))]
+    #[case::edited_while_others_are_updated(RoleState { surge_is_ready: false, ..UPDATING }, SURGES_READY, true, false, Some(Serve))]
+    #[case::updated_in_place(RoleState { has_surge: false, ..UPDATING }, SURGES_READY, true, false, None)]
+    #[case::updated(RoleState { updated_is_ready: true, ..UPDATING }, SURGES_READY, true, false, None)]
     fn additional_replica_serves_while_others_are_updated(
-        #[case] state: SurgeState,
-        #[case] capacity: Option<(Room, Room)>,
+        #[case] state: RoleState,
+        #[case] group: GroupState,
+        #[case] lacks_accelerators: bool,
+        #[case] starves: bool,
         #[case] expected: Option<SurgeStep>,
     ) {
-        let capacity =
-            capacity.map(|(with_obsolete, without_obsolete)| ReplacementCapacity { with_obsolete, without_obsolete });
-        assert_eq!(SurgeStep::choose(state, || capacity), expected);
+        let step = state.step(group);
+        assert_eq!(step.map(|step| SurgeStep::choose(step, group, || lacks_accelerators, || starves)), expected);
     }
 }

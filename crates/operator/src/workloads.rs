@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
 use decide::is_pod_terminal;
 use jiff::Timestamp;
-use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, SURGE_REPLICA};
+use plan::labels::{COMPONENT, LEADER_WORKER_SET_NAME, SERVICE, SURGE_REPLICA};
 use serde_json::Value;
 
 use crate::crash_tracker::CrashTracker;
@@ -141,16 +141,36 @@ impl WorkloadReader<'_> {
         sets.into_iter().map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
     }
 
+    /// Returns the replicas that a role-based service has no longer, other than additional ones. `planned` are its workloads.
+    pub(crate) fn removed_replicas(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<LiveWorkload> {
+        let is_planned = |set: &Value| {
+            planned.iter().any(|workload| metadata_field(&workload.planned, "name") == metadata_field(set, "name"))
+        };
+        let mut sets = self.stores.list_owned_by(LEADER_WORKER_SET, service);
+        sets.retain(|set| !is_surge_replica(set) && !is_terminating(set) && !is_planned(set));
+        let workload = |set: Arc<Value>| {
+            live_workload(self.stores, service, LEADER_WORKER_SET, &NamespacedName::from_object(&set))
+        };
+        sets.into_iter().filter_map(workload).collect()
+    }
+
+    /// Returns the Pods of a role-based service that stop: they, or their LeaderWorkerSets, were deleted.
+    pub(crate) fn stopping_pods(&self, service: &Value) -> Vec<Arc<Value>> {
+        let (namespace, name) = (metadata_field(service, "namespace"), metadata_field(service, "name"));
+        let has_set = |pod: &Value| {
+            let set = pod["metadata"]["labels"][LEADER_WORKER_SET_NAME].as_str().unwrap_or_default();
+            let set = self.stores.get(LEADER_WORKER_SET, &NamespacedName::new(namespace, set));
+            set.is_some_and(|set| !is_terminating(&set))
+        };
+        let mut pods = self.stores.list_with_label(POD, namespace, SERVICE, name);
+        pods.retain(|pod| !is_pod_terminal(pod) && (is_terminating(pod) || !has_set(pod)));
+        pods
+    }
+
     /// Returns whether Pods of a LeaderWorkerSet have not ended, for example of one that was just deleted.
     pub(crate) fn has_pods_of_set(&self, namespace: &str, name: &str) -> bool {
         let pods = self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name);
         pods.iter().any(|pod| !is_pod_terminal(pod))
-    }
-
-    /// Returns whether Pods of a LeaderWorkerSet stop, for example because its template has changed.
-    pub(crate) fn has_stopping_pods_of_set(&self, namespace: &str, name: &str) -> bool {
-        let pods = self.stores.list_with_label(POD, namespace, LEADER_WORKER_SET_NAME, name);
-        pods.iter().any(|pod| is_terminating(pod) && !is_pod_terminal(pod))
     }
 
     fn read_workload(&self, service: &Value, planned: &Value, kind: Kind) -> PlannedWorkload {

@@ -9,7 +9,7 @@ use actuation::{ControllerOptions, Settings};
 use anyhow::{Context, Result};
 use api::Document;
 use apimachinery::Status;
-use cluster::Health;
+use cluster::{Health, SystemClock};
 use embedded::ports::{Ports, ServerPorts, TcpNetwork};
 use embedded::{Cluster, Store};
 use kube::Client;
@@ -219,7 +219,10 @@ fn spawn_pool_watch(
     shutdown: &CancellationToken,
 ) -> Arc<picker::Scheduler> {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
-    tasks.spawn("pools", picker::watch_pools(client.clone(), Arc::clone(&scheduler), shutdown.clone()));
+    tasks.spawn(
+        "pools",
+        picker::watch_pools(client.clone(), Arc::clone(&scheduler), Arc::new(SystemClock), shutdown.clone()),
+    );
     scheduler
 }
 

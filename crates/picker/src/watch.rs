@@ -13,7 +13,7 @@ mod statuses;
 
 use std::{collections::BTreeSet, panic::resume_unwind, str::FromStr, sync::Arc, time::Duration};
 
-use cluster::{Change, Kind, NamespacedName, StatusWriter, Stores, Watches, metadata_field};
+use cluster::{Change, Clock, Kind, NamespacedName, StatusWriter, Stores, Watches, metadata_field};
 use supervisor::TaskFailure;
 use tokio::{
     sync::mpsc,
@@ -49,17 +49,20 @@ pub enum PoolGroup {
 }
 
 /// Which pools are watched.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Scope {
-    /// All BackendPools and InferencePools, with their use cases.
-    AllPools,
+    /// All BackendPools and InferencePools, with their use cases. Their statuses are written.
+    AllPools {
+        /// Source of the times in the statuses.
+        clock: Arc<dyn Clock>,
+    },
     /// One InferencePool.
     InferencePool { kind: Kind, key: NamespacedName },
 }
 
 /// Watches BackendPools, InferencePools, use cases and Pods until `shutdown`. A changed Pod updates the snapshot immediately, another
 /// change at the latest after the time that the last rebuild of all pools took. Changed statuses are written concurrently, so that
-/// an API server that does not respond to writes does not delay the snapshot.
+/// an API server that does not respond to writes does not delay the snapshot. `clock` is the source of the times in them.
 ///
 /// A task that panics is restarted; until then, the gateway uses the last snapshot and its health check fails.
 ///
@@ -68,9 +71,10 @@ enum Scope {
 pub async fn watch_pools(
     client: kube::Client,
     scheduler: Arc<Scheduler>,
+    clock: Arc<dyn Clock>,
     shutdown: CancellationToken,
 ) -> Result<(), TaskFailure> {
-    watch(client, Scope::AllPools, scheduler, shutdown).await
+    watch(client, Scope::AllPools { clock }, scheduler, shutdown).await
 }
 
 /// Watches the InferencePool `key` and the Pods of its namespace until `shutdown`, like [`watch_pools`].
@@ -109,8 +113,11 @@ async fn run(
     scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) {
-    // The watch of an InferencePool writes no statuses.
-    let statuses = matches!(scope, Scope::AllPools).then(Arc::<Statuses>::default);
+    let statuses = match &scope {
+        Scope::AllPools { clock } => Some(Arc::new(Statuses::new(Arc::clone(clock)))),
+        // Nothing writes the status of an InferencePool.
+        Scope::InferencePool { .. } => None,
+    };
     let write_statuses = {
         let writer = StatusWriter::new(client.clone(), stores.clone(), MANAGER);
         let (statuses, stores) = (statuses.clone(), stores.clone());
@@ -124,6 +131,7 @@ async fn run(
     // The task ends with this one, and its panics are panics of this one, which is restarted.
     let write_statuses = AbortOnDropHandle::new(tokio::spawn(write_statuses));
     tokio::select! {
+        biased;
         () = shutdown.cancelled() => {}
         () = update_snapshot(client, &scope, &stores, &scheduler, statuses.as_deref(), &shutdown) => {}
         Err(error) = write_statuses => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
@@ -189,7 +197,7 @@ async fn update_snapshot(
         let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
         scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
         match scope {
-            Scope::AllPools => log_rejected_configs(&old, &index),
+            Scope::AllPools { .. } => log_rejected_configs(&old, &index),
             Scope::InferencePool { key, .. } => {
                 let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
                 report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
@@ -246,7 +254,7 @@ async fn wait_for_change(
 
 fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
     match scope {
-        Scope::AllPools => WatchedObjects {
+        Scope::AllPools { .. } => WatchedObjects {
             backend_pools: stores.list(BACKEND_POOL),
             inference_pools: stores.list(PoolGroup::Stable.kind()),
             pool_settings: Vec::new(),
@@ -298,7 +306,7 @@ impl Scope {
     /// Returns the kinds without which the snapshot is incomplete.
     fn kinds(&self) -> Vec<Kind> {
         match self {
-            Self::AllPools => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
+            Self::AllPools { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
             Self::InferencePool { kind, .. } => vec![*kind, POD],
         }
     }
@@ -308,7 +316,7 @@ impl Scope {
         match self {
             // The permission to read ConfigMaps is required only for pools that name one. Few clusters without routers have the
             // API of InferencePools.
-            Self::AllPools => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
+            Self::AllPools { .. } => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
             // Other endpoint pickers need no permission for the use cases.
             Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
         }
@@ -316,7 +324,7 @@ impl Scope {
 
     fn start(&self, watches: &mut Watches) {
         match self {
-            Self::AllPools => {
+            Self::AllPools { .. } => {
                 for kind in self.kinds() {
                     watches.start(kind);
                 }

@@ -12,14 +12,16 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
-    /// The API server receives the request after this time.
+    /// The API server receives the request after this time, even if the process no longer waits for it.
     Delay(Duration),
     /// The API server processes the request; the connection breaks before the response arrives.
     LostResponse,
     /// The API server rejects the request with this status code.
     Reject(u16),
     /// The API server receives the request and never responds; it does not process it.
-    NoResponse,
+    Unprocessed,
+    /// The API server processes the request and never responds.
+    Unanswered,
 }
 
 /// Requests that faults distinguish.
@@ -64,7 +66,8 @@ impl Display for Fault {
             Fault::Delay(delay) => write!(formatter, "delayed by {delay:?}"),
             Fault::LostResponse => write!(formatter, "response lost after the API server processed the request"),
             Fault::Reject(code) => write!(formatter, "rejected with {code}"),
-            Fault::NoResponse => write!(formatter, "without a response"),
+            Fault::Unprocessed => write!(formatter, "neither processed nor answered"),
+            Fault::Unanswered => write!(formatter, "processed without a response"),
         }
     }
 }

@@ -40,6 +40,7 @@ pub use invariant::Invariant;
 pub use journal::{Entry, EntryKind, Journal};
 pub use mistake::Mistake;
 pub use model::{AnyModel, Model};
+pub use process::{ProcessContext, StartProcess};
 pub use run::Violation;
 pub use schedule::{Injection, Schedule};
 pub use seed::Seed;

@@ -1,7 +1,7 @@
 //! Mistakes of a controller, planted in its requests: the transport changes a request into the one that a controller with
-//! the mistake would send. Production code needs no switch for them. Tests show that the simulation
-//! finds each, except `ForcedCreate`, which its current models do not find.
+//! the mistake would send. Production code needs no switch for them. Tests show that the simulation finds each.
 
+use cluster::IDENTITY_ANNOTATION;
 use embedded::Server;
 use http::{Method, Request, StatusCode, Uri};
 use operator::FIELD_MANAGER;
@@ -28,6 +28,8 @@ pub enum Mistake {
     NoPruning,
     /// A new object takes the fields of an object that exists.
     ForcedCreate,
+    /// An object with the identity annotation of the operator counts as its own, although a person created it.
+    OwnershipByAnnotation,
     /// Objects are applied with another field manager than the one that they are compared with.
     OtherFieldManager,
     /// Only the first page of a list is read.
@@ -50,7 +52,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All mistakes.
-    pub const ALL: [Mistake; 16] = [
+    pub const ALL: [Mistake; 17] = [
         Mistake::NoDeadline,
         Mistake::NoOwnerReference,
         Mistake::NoLeaderElection,
@@ -59,6 +61,7 @@ impl Mistake {
         Mistake::EarlyStatus,
         Mistake::NoPruning,
         Mistake::ForcedCreate,
+        Mistake::OwnershipByAnnotation,
         Mistake::OtherFieldManager,
         Mistake::FirstPageOnly,
         Mistake::OverwrittenLease,
@@ -116,6 +119,17 @@ impl Mistake {
             Mistake::IgnoredRenewalError => object["kind"] == "Lease",
             Mistake::IgnoredConflict => is_event && status == Some(StatusCode::CONFLICT),
             _ => false,
+        }
+    }
+}
+
+/// Adds the field manager of the operator to an object with its identity annotation.
+pub(crate) fn adopt(object: &mut Value) {
+    if object["metadata"]["annotations"][IDENTITY_ANNOTATION].is_string() {
+        let manager = json!({"manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": object["apiVersion"],
+            "fieldsType": "FieldsV1", "fieldsV1": {}});
+        if let Some(fields) = object["metadata"]["managedFields"].as_array_mut() {
+            fields.push(manager);
         }
     }
 }

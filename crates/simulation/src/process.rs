@@ -1,13 +1,17 @@
-//! The processes of the control plane that run against the API server: replicas of the operator, and a gateway.
+//! The processes that run against the API server: replicas of the operator, a gateway, and those of other crates.
 
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use cluster::LeaderElection;
-use operator::Options;
+use apimachinery::catch_future_panic;
+use cluster::{Health, LeaderElection};
+use futures::future::BoxFuture;
+use kube::Client;
+use operator::{Metrics, Options};
 use picker::{Scheduler, Snapshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,12 +27,26 @@ const GATEWAY_CONFIG: &str = "{apiVersion: inference.networking.x-k8s.io/v1alpha
     plugins: [{type: random-picker}]}";
 
 /// What a process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Program {
     /// A replica of the operator.
     Operator,
     /// The watches of the gateway.
     Gateway,
+    /// A process of another crate.
+    Other(StartProcess),
+}
+
+/// Starts a process, which runs until it is dropped.
+pub type StartProcess = Arc<dyn Fn(ProcessContext) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// The connection and the clock of a process.
+#[derive(Clone)]
+pub struct ProcessContext {
+    /// Connection to the API server, with the faults of the process.
+    pub client: Client,
+    /// Wall clock.
+    pub clock: Clock,
 }
 
 /// A process.
@@ -40,6 +58,8 @@ pub(crate) struct Process {
     /// Faults of its connection.
     pub(crate) faults: Faults,
     running: Option<Running>,
+    /// Why it ended first, other than by a crash.
+    exit_cause: Arc<OnceLock<String>>,
 }
 
 /// A running process.
@@ -49,7 +69,17 @@ struct Running {
     remaining_polls: Arc<AtomicU32>,
     /// The scheduler of a gateway.
     scheduler: Option<Arc<Scheduler>>,
+    /// Health and metrics of a replica of the operator.
+    health: Option<(Arc<Health>, Arc<Metrics>)>,
     task: AbortOnDropHandle<()>,
+}
+
+// === impl Program ===
+
+impl Program {
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self, Program::Operator)
+    }
 }
 
 // === impl Process ===
@@ -57,7 +87,14 @@ struct Running {
 impl Process {
     /// Returns a process that is not running.
     pub(crate) fn new(name: &'static str, program: Program) -> Self {
-        Self { name, program, clock: Clock::start(), faults: Faults::default(), running: None }
+        Self {
+            name,
+            program,
+            clock: Clock::start(),
+            faults: Faults::default(),
+            running: None,
+            exit_cause: Arc::default(),
+        }
     }
 
     /// Returns the name of the process. That of a replica is its identity in the Lease.
@@ -93,19 +130,46 @@ impl Process {
         let (mistake, stop) = (transport.mistake, crashed.child_token());
         let client = transport.client();
         let remaining_polls = Arc::new(AtomicU32::new(u32::MAX));
-        let polls = Arc::clone(&remaining_polls);
-        let (task, scheduler) = match self.program {
+        let (polls, exit_cause) = (Arc::clone(&remaining_polls), Arc::clone(&self.exit_cause));
+        let (mut scheduler, mut health) = (None, None);
+        let task = match &self.program {
             Program::Operator => {
-                let operator = operator::run(client, self.options(mistake), stop);
-                (tokio::spawn(run_until_crash(operator, polls, crashed.clone())), None)
+                let options = self.options(mistake);
+                health = Some((Arc::clone(&options.health), Arc::clone(&options.metrics)));
+                let operator = operator::run(client, options, stop);
+                tokio::spawn(run_until_crash(operator, polls, crashed.clone(), exit_cause))
             }
             Program::Gateway => {
-                let scheduler = Arc::new(gateway_scheduler());
-                let watches = picker::watch_pools(client, Arc::clone(&scheduler), stop);
-                (tokio::spawn(run_until_crash(watches, polls, crashed.clone())), Some(scheduler))
+                let pools = Arc::new(gateway_scheduler());
+                scheduler = Some(Arc::clone(&pools));
+                let watches = picker::watch_pools(client, pools, Arc::new(self.clock.clone()), stop);
+                tokio::spawn(run_until_crash(watches, polls, crashed.clone(), exit_cause))
+            }
+            Program::Other(start) => {
+                let process = start(ProcessContext { client, clock: self.clock.clone() });
+                tokio::spawn(run_until_crash(process, polls, crashed.clone(), exit_cause))
             }
         };
-        self.running = Some(Running { crashed, remaining_polls, scheduler, task: AbortOnDropHandle::new(task) });
+        let task = AbortOnDropHandle::new(task);
+        self.running = Some(Running { crashed, remaining_polls, scheduler, health, task });
+    }
+
+    /// Returns why the process ended, or a task of the operator failed, other than by a crash.
+    pub(crate) fn failure(&self) -> Option<String> {
+        if let Some(cause) = self.exit_cause.get() {
+            return Some(cause.clone());
+        }
+        let (health, metrics) = self.running.as_ref()?.health.as_ref()?;
+        let statuses = health.task_statuses();
+        let restarted = statuses.borrow().values().find(|status| status.restarts > 0).map(|status| status.name.clone());
+        let restarted = restarted.map(|name| format!("the {name} was restarted"));
+        restarted.or_else(|| (metrics.panics() > 0).then(|| "an operation panicked".to_owned()))
+    }
+
+    /// Returns why a replica of the operator is not live or not ready.
+    pub(crate) fn outage(&self) -> Option<String> {
+        let (health, _) = self.running.as_ref()?.health.as_ref()?;
+        health.check_liveness().and_then(|()| health.check_readiness()).err()
     }
 
     fn options(&self, mistake: Option<Mistake>) -> Options {
@@ -128,9 +192,14 @@ fn gateway_scheduler() -> Scheduler {
     Scheduler::new(config.map(|config| config.policy).unwrap_or_default(), 0)
 }
 
-/// Polls `process` until its number of polls is used up, and then drops it between two of its steps.
-async fn run_until_crash(process: impl Future, remaining_polls: Arc<AtomicU32>, crashed: CancellationToken) {
-    let mut process = pin!(process);
+/// Polls `process` until its number of polls is used up, and then drops it between two of its steps. Records its own end.
+async fn run_until_crash<E: Display>(
+    process: impl Future<Output = Result<(), E>>,
+    remaining_polls: Arc<AtomicU32>,
+    crashed: CancellationToken,
+    exit_cause: Arc<OnceLock<String>>,
+) {
+    let mut process = pin!(catch_future_panic(process));
     poll_fn(|context| {
         let polls = remaining_polls.load(Ordering::Relaxed);
         if polls == 0 || crashed.is_cancelled() {
@@ -139,7 +208,14 @@ async fn run_until_crash(process: impl Future, remaining_polls: Arc<AtomicU32>, 
         if polls < u32::MAX {
             remaining_polls.store(polls - 1, Ordering::Relaxed);
         }
-        process.as_mut().poll(context).map(|_| ())
+        process.as_mut().poll(context).map(|outcome| {
+            let cause = match outcome {
+                Ok(Ok(())) => "it ended".to_owned(),
+                Ok(Err(error)) => error.to_string(),
+                Err(panic) => panic.to_string(),
+            };
+            exit_cause.get_or_init(|| cause);
+        })
     })
     .await;
     crashed.cancel();

@@ -1,6 +1,7 @@
 //! One run: the models act, and the invariants are checked.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 use std::time::Duration;
 
 use embedded::{Change, Server, Subscription};
@@ -11,7 +12,7 @@ use crate::invariant::Invariant;
 use crate::journal::EntryKind;
 use crate::mistake::Mistake;
 use crate::model::AnyModel;
-use crate::process::Program;
+use crate::process::{Program, StartProcess};
 use crate::schedule::Injection;
 use crate::seed::Seed;
 use crate::term_check::LEASES;
@@ -26,6 +27,8 @@ const QUIET_AFTER_RESTART: Duration = Duration::from_secs(45);
 const BURST: Duration = Duration::from_secs(1);
 /// Time in which the cluster must become quiet after the last injection.
 const QUIET_DEADLINE: Duration = Duration::from_secs(1200);
+/// Longest time for which the faults last after the last injection: deadlines of requests and terms of leaders end meanwhile.
+const MAX_FAULTS_AFTER_INJECTIONS: Duration = Duration::from_secs(60);
 /// Writes of the operator per injection: all objects of both services, their statuses and Events, and retries of each.
 const MAX_WRITES_PER_INJECTION: usize = 60;
 /// The processes of a run.
@@ -73,17 +76,20 @@ pub(crate) struct Run {
     models: Vec<AnyModel>,
     pub(crate) injections: Vec<Injection>,
     changes: Subscription,
+    /// How long the faults last after the last injection.
+    last_faults: Duration,
     pub(crate) checks: usize,
 }
 
 // === impl Run ===
 
 impl Run {
-    /// Starts the control plane.
+    /// Starts the control plane with these processes beside it.
     pub(crate) fn start(
         server: &Server,
         seed: Seed,
         mistake: Option<Mistake>,
+        processes: &[(&'static str, StartProcess)],
         models: Vec<AnyModel>,
         invariants: Vec<Box<dyn Invariant>>,
     ) -> Self {
@@ -92,7 +98,11 @@ impl Run {
         for (name, program) in PROCESSES {
             world.add_process(name, program);
         }
-        Self { world, changes, models, invariants, injections: Vec::new(), checks: 0 }
+        for (name, start) in processes {
+            world.add_process(name, Program::Other(Arc::clone(start)));
+        }
+        let last_faults = MAX_FAULTS_AFTER_INJECTIONS.mul_f64(seed.generator("last faults").f64());
+        Self { world, changes, models, invariants, injections: Vec::new(), last_faults, checks: 0 }
     }
 
     /// Carries out a plan, waits until the cluster is quiet, and restarts all processes.
@@ -112,6 +122,7 @@ impl Run {
                 }
             }
         }
+        self.wait_until(Instant::now() + self.last_faults).await?;
         // Two clocks may be wrong in opposite directions.
         let clock_steps: Duration = self.world.clocks().map(Clock::largest_step).sum();
         self.wait_until_quiet(QUIET + clock_steps).await?;
@@ -200,7 +211,7 @@ impl Run {
         let writes = self.world.writes();
         self.wait_until_quiet(QUIET_AFTER_RESTART).await?;
         match self.world.writes() - writes {
-            0 => Ok(()),
+            0 => self.check_quiet(),
             count => Err(Violation::new("a second pass writes nothing", format!("it sent {count} writes"))),
         }
     }

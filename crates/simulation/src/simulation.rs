@@ -6,12 +6,14 @@ use std::time::Duration;
 use crate::initial_objects::initial_server;
 use crate::invariant::Invariant;
 use crate::invariants::{
-    DesiredState, Events, ForeignObjects, Gangs, Gateway, GroupOrder, Orphans, Rollouts, SingleWriter, Statuses,
+    DesiredState, Events, ForeignObjects, Gangs, Gateway, GroupOrder, Inputs, Orphans, Rollouts, SingleWriter,
+    Statuses, Supervision,
 };
 use crate::journal::Journal;
 use crate::mistake::Mistake;
 use crate::model::AnyModel;
 use crate::models::{Definitions, Machines, Network, Nodes, People, Pods};
+use crate::process::StartProcess;
 use crate::run::{Draw, Failure, Plan, Run, Violation};
 use crate::schedule::{Injection, Schedule};
 use crate::seed::Seed;
@@ -29,9 +31,13 @@ const MAX_SHRINK_RUNS: usize = 150;
 pub struct Simulation {
     seed: Seed,
     mistake: Option<Mistake>,
-    models: Box<dyn Fn() -> Vec<AnyModel>>,
-    invariants: Box<dyn Fn() -> Vec<Box<dyn Invariant>>>,
+    processes: Vec<(&'static str, StartProcess)>,
+    models: Vec<NewModels>,
+    invariants: Vec<NewInvariants>,
 }
+
+type NewModels = Box<dyn Fn() -> Vec<AnyModel>>;
+type NewInvariants = Box<dyn Fn() -> Vec<Box<dyn Invariant>>>;
 
 /// The outcome of a run.
 #[derive(Debug)]
@@ -52,19 +58,22 @@ impl Simulation {
     /// Returns the simulation of the operator with all models and invariants.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        let models = || {
+        let adds_nodes = seed.generator("nodes").bool();
+        let models = move || {
             vec![
                 AnyModel::new(People),
                 AnyModel::new(Network),
                 AnyModel::new(Pods),
+                AnyModel::new(Nodes { adds_nodes }),
                 AnyModel::new(Machines),
-                AnyModel::new(Nodes),
                 AnyModel::new(Definitions),
             ]
         };
         let invariants = || -> Vec<Box<dyn Invariant>> {
             vec![
                 Box::new(ForeignObjects),
+                Box::new(Inputs),
+                Box::new(Supervision),
                 Box::new(SingleWriter),
                 Box::new(Orphans),
                 Box::new(DesiredState),
@@ -76,7 +85,13 @@ impl Simulation {
                 Box::new(Gateway),
             ]
         };
-        Self { seed, mistake: None, models: Box::new(models), invariants: Box::new(invariants) }
+        Self {
+            seed,
+            mistake: None,
+            processes: Vec::new(),
+            models: vec![Box::new(models)],
+            invariants: vec![Box::new(invariants)],
+        }
     }
 
     /// Plants a mistake.
@@ -88,13 +103,35 @@ impl Simulation {
     /// Replaces the models. `models` is called for each run.
     #[must_use]
     pub fn with_models(self, models: impl Fn() -> Vec<AnyModel> + 'static) -> Self {
-        Self { models: Box::new(models), ..self }
+        Self { models: vec![Box::new(models)], ..self }
+    }
+
+    /// Adds models, which act more often than the others. `models` is called for each run.
+    #[must_use]
+    pub fn add_models(mut self, models: impl Fn() -> Vec<AnyModel> + 'static) -> Self {
+        self.models.insert(0, Box::new(models));
+        self
     }
 
     /// Replaces the invariants. `invariants` is called for each run.
     #[must_use]
     pub fn with_invariants(self, invariants: impl Fn() -> Vec<Box<dyn Invariant>> + 'static) -> Self {
-        Self { invariants: Box::new(invariants), ..self }
+        Self { invariants: vec![Box::new(invariants)], ..self }
+    }
+
+    /// Adds invariants. `invariants` is called for each run.
+    #[must_use]
+    pub fn add_invariants(mut self, invariants: impl Fn() -> Vec<Box<dyn Invariant>> + 'static) -> Self {
+        self.invariants.push(Box::new(invariants));
+        self
+    }
+
+    /// Adds a process of another name. The models let it crash, start again, and lose its connection, as those of the control plane,
+    /// and its writes count for the same limits.
+    #[must_use]
+    pub fn add_process(mut self, name: &'static str, start: StartProcess) -> Self {
+        self.processes.push((name, start));
+        self
     }
 
     /// Runs what the models draw from the seed.
@@ -110,7 +147,7 @@ impl Simulation {
     /// # Errors
     /// The runtime or the initial objects could not be created, or there is no model with an action of the schedule.
     pub fn replay(&self, injections: &[Injection]) -> io::Result<Report> {
-        let models = (self.models)();
+        let models = self.new_models();
         for injection in injections {
             let model = models.iter().find(|model| model.name() == injection.model);
             let unknown = || invalid_data(format!("the model {:?} is unknown", injection.model));
@@ -129,9 +166,13 @@ impl Simulation {
         Schedule { seed: self.seed, injections }
     }
 
+    fn new_models(&self) -> Vec<AnyModel> {
+        self.models.iter().flat_map(|new| new()).collect()
+    }
+
     /// Returns when which model acts. People and the network act most often.
     fn draws(&self) -> Vec<Draw> {
-        let (mut random, models) = (self.seed.generator("schedule"), (self.models)().len());
+        let (mut random, models) = (self.seed.generator("schedule"), self.new_models().len());
         let mut at = FIRST_INJECTION;
         let draw = |_| {
             // Bursts alternate with pauses.
@@ -152,7 +193,9 @@ impl Simulation {
         fastrand::seed(self.seed.0);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         runtime.block_on(async {
-            let mut run = Run::start(server, self.seed, self.mistake, (self.models)(), (self.invariants)());
+            let invariants = self.invariants.iter().flat_map(|new| new()).collect();
+            let models = self.new_models();
+            let mut run = Run::start(server, self.seed, self.mistake, &self.processes, models, invariants);
             let violation = match run.carry_out(plan).await {
                 Ok(()) => None,
                 Err(Failure::Violation(violation)) => Some(violation),

@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceExt};
 
 use crate::faults::{Fault, Faults, RequestClass};
 use crate::journal::{EntryKind, Journal};
-use crate::mistake::{Mistake, edit_uri};
+use crate::mistake::{Mistake, adopt, edit_uri};
 
 /// Receives the process and the path of each write when it is sent.
 pub(crate) type WriteObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -80,28 +80,37 @@ impl Transport {
         if let Some(fault) = fault {
             self.journal.record(EntryKind::Fault, self.process, format!("{method} {path}: {fault}"));
         }
-        match fault {
-            Some(Fault::Delay(delay)) => sleep(delay).await,
+        let response = match fault {
+            // A request on its way arrives, although the process may have crashed since.
+            Some(Fault::Delay(delay)) => {
+                let transport = self.clone();
+                let delivery = tokio::spawn(async move {
+                    sleep(delay).await;
+                    transport.deliver(request).await
+                });
+                delivery.await??
+            }
             Some(Fault::Reject(code)) => return Ok(unless_ignored(rejection(code))),
-            Some(Fault::NoResponse) => std::future::pending().await,
-            Some(Fault::LostResponse) | None => {}
-        }
-        if self.crashed.is_cancelled() {
-            return Err("the process has crashed".into());
-        }
-        let response = embedded::router(&self.server).oneshot(request).await?;
-        self.journal.record(
-            EntryKind::Request,
-            self.process,
-            format!("{method} {path}: {}", response.status().as_u16()),
-        );
+            Some(Fault::Unprocessed) => std::future::pending().await,
+            Some(Fault::LostResponse | Fault::Unanswered) | None => self.deliver(request).await?,
+        };
         match (fault, class) {
+            (Some(Fault::Unanswered), _) => std::future::pending().await,
             (Some(Fault::LostResponse), _) if ignores_failure(None) => Ok(success(&object)),
             (Some(Fault::LostResponse), _) => Err("the connection was closed before the response arrived".into()),
-            (_, RequestClass::Read) => self.read(&uri, response).await,
+            (_, RequestClass::Read | RequestClass::NextPage) => self.read(&uri, response).await,
             (_, RequestClass::Watch) if response.status().is_success() => Ok(self.watch(&path, response)),
             _ => Ok(unless_ignored(response)),
         }
+    }
+
+    /// Returns the response of the API server.
+    async fn deliver(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let response = embedded::router(&self.server).oneshot(request).await?;
+        let text = format!("{method} {path}: {}", response.status().as_u16());
+        self.journal.record(EntryKind::Request, self.process, text);
+        Ok(response)
     }
 
     /// Returns the request with the planted mistake, and its object.
@@ -133,6 +142,7 @@ impl Transport {
     async fn read(&self, uri: &Uri, response: Response<Body>) -> Result<Response<Body>, BoxError> {
         match self.mistake {
             Some(Mistake::FirstPageOnly) => without_next_page(response).await,
+            Some(Mistake::OwnershipByAnnotation) => adopted(response).await,
             Some(Mistake::StaleOwner) if is_owner_read(uri) => {
                 let (head, body) = response.into_parts();
                 let mut bytes = body.collect().await?.to_bytes();
@@ -157,8 +167,10 @@ impl Transport {
             return Response::from_parts(head, Body::from_stream(no_events));
         }
         let (cut, faults, path) = (self.faults.cut_token(), self.faults.clone(), path.to_owned());
+        let adopts = self.mistake == Some(Mistake::OwnershipByAnnotation);
         let events = body.into_data_stream().then(move |chunk| {
             let delay = faults.watch_delay(&path);
+            let chunk = if adopts { chunk.map(|chunk| adopted_events(&chunk)) } else { chunk };
             async move {
                 if !delay.is_zero() {
                     sleep(delay).await;
@@ -169,6 +181,32 @@ impl Transport {
         let events = events.take_until(cut.cancelled_owned());
         Response::from_parts(head, Body::from_stream(events))
     }
+}
+
+/// Returns an object or a list with the field managers of [`adopt`].
+async fn adopted(response: Response<Body>) -> Result<Response<Body>, BoxError> {
+    let (head, body) = response.into_parts();
+    let mut value: Value = serde_json::from_slice(&body.collect().await?.to_bytes())?;
+    match value["items"].as_array_mut() {
+        Some(items) => items.iter_mut().for_each(adopt),
+        None => adopt(&mut value),
+    }
+    Ok(Response::from_parts(head, value.to_string().into()))
+}
+
+/// Returns the events of a watch with the field managers of [`adopt`].
+fn adopted_events(chunk: &[u8]) -> Bytes {
+    let mut events = Vec::new();
+    for line in chunk.split_inclusive(|byte| *byte == b'\n') {
+        match serde_json::from_slice::<Value>(line) {
+            Ok(mut event) => {
+                adopt(&mut event["object"]);
+                events.extend(format!("{event}\n").into_bytes());
+            }
+            Err(_) => events.extend(line),
+        }
+    }
+    events.into()
 }
 
 /// Returns whether a request reads the service whose objects are about to be created.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use apimachinery::object;
 use embedded::Server;
 use embedded::ports::ServerPorts;
 use serde_json::{Value, json};
@@ -11,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
+use crate::faults::Faults;
+use crate::initial_objects::supply;
 use crate::journal::Journal;
 use crate::kubelet::run_kubelets;
 use crate::mistake::Mistake;
@@ -32,6 +35,8 @@ pub struct World {
     mistake: Option<Mistake>,
     /// Objects that people created, without the fields that the API server sets.
     foreign: BTreeMap<Target, Value>,
+    /// Services and what they select from, which people wrote: the fields that they set.
+    inputs: BTreeMap<Target, Value>,
     writes: Arc<AtomicUsize>,
     terms: Arc<Mutex<TermCheck>>,
     /// The controllers of Kubernetes.
@@ -47,6 +52,11 @@ impl World {
         let (clock_port, random) = (Arc::new(clock.clone()), Arc::new(SeededRandom::new(seed)));
         let ports = ServerPorts { clock: clock_port, random, ..ServerPorts::default() };
         let server = initial_server.fork(&ports);
+        let supply = supply().into_iter().filter_map(|(resource, object)| {
+            let live = server.get(resource, "", object::name(&object))?;
+            Some((target(resource, &live), input_fields(&live)))
+        });
+        let inputs = supply.collect();
         Self {
             _controllers: spawn_controllers(&server),
             server,
@@ -55,6 +65,7 @@ impl World {
             processes: Vec::new(),
             mistake,
             foreign: BTreeMap::new(),
+            inputs,
             writes: Arc::default(),
             terms: Arc::default(),
         }
@@ -122,8 +133,30 @@ impl World {
     }
 
     /// Records that all objects of a resource are deleted, with those of people.
-    pub fn remove_all_foreign(&mut self, resource: &str) {
+    pub fn remove_resource(&mut self, resource: &str) {
         self.foreign.retain(|(foreign, _, _), _| foreign != resource);
+        self.inputs.retain(|(input, _, _), _| input != resource);
+    }
+
+    /// Records that a person has written a service, or what services select from: the operator writes only its status.
+    pub(crate) fn add_input(&mut self, resource: &str, object: &Value) {
+        self.inputs.insert(target(resource, object), input_fields(object));
+    }
+
+    /// Records that a person deletes an input.
+    pub(crate) fn remove_input(&mut self, resource: &str, namespace: &str, name: &str) {
+        self.inputs.remove(&(resource.to_owned(), namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Returns the inputs, with the fields that people set.
+    pub(crate) fn inputs(&self) -> &BTreeMap<Target, Value> {
+        &self.inputs
+    }
+
+    /// Returns the faults of the connection of a process.
+    #[must_use]
+    pub fn faults(&self, process: &str) -> Option<&Faults> {
+        self.process(process).map(|process| &process.faults)
     }
 
     /// Returns the objects that belong to people, with their content.
@@ -156,8 +189,8 @@ impl World {
             process: process.name(),
             faults: process.faults.clone(),
             journal: self.journal.clone(),
-            mistake: self.mistake.filter(|_| process.program == Program::Operator),
-            on_write: self.write_observer(process.program),
+            mistake: self.mistake.filter(|_| process.program.is_operator()),
+            on_write: self.write_observer(process.program.is_operator()),
             crashed: crashed.clone(),
             watched: Arc::default(),
             owners: Arc::default(),
@@ -174,11 +207,11 @@ impl World {
     }
 
     /// Returns the function that counts writes and checks that replicas of the operator hold the Lease.
-    fn write_observer(&self, program: Program) -> WriteObserver {
+    fn write_observer(&self, is_operator: bool) -> WriteObserver {
         let (server, writes, terms) = (self.server.clone(), Arc::clone(&self.writes), Arc::clone(&self.terms));
         Arc::new(move |process, path| {
             writes.fetch_add(1, Ordering::Relaxed);
-            if program == Program::Operator {
+            if is_operator {
                 terms.lock().unwrap_or_else(PoisonError::into_inner).check_write(&server, process, path);
             }
         })
@@ -202,6 +235,13 @@ fn target(resource: &str, object: &Value) -> Target {
     (resource.to_owned(), field("namespace"), field("name"))
 }
 
+/// Returns the fields of an input that people set.
+pub(crate) fn input_fields(object: &Value) -> Value {
+    let metadata = &object["metadata"];
+    json!({"uid": metadata["uid"], "labels": metadata["labels"], "annotations": metadata["annotations"],
+        "owners": metadata["ownerReferences"], "finalizers": metadata["finalizers"], "spec": object["spec"], "isTerminating": metadata["deletionTimestamp"].is_string()})
+}
+
 /// Returns what a person wrote: the object without the fields that other clients' writes change.
 pub(crate) fn user_fields(object: &Value) -> Value {
     let metadata = &object["metadata"];
@@ -215,6 +255,7 @@ pub(crate) fn user_fields(object: &Value) -> Value {
         fields.remove("status");
     }
     fields["metadata"] = json!({"uid": metadata["uid"], "labels": metadata["labels"], "annotations": annotations,
-        "owners": metadata["ownerReferences"], "isTerminating": metadata["deletionTimestamp"].is_string()});
+        "owners": metadata["ownerReferences"], "finalizers": metadata["finalizers"],
+        "isTerminating": metadata["deletionTimestamp"].is_string()});
     fields
 }

@@ -104,6 +104,7 @@ impl Supervisor {
     /// The failure of the task.
     pub async fn run_unless_failed(&self, work: impl Future<Output = ()>) -> Result<(), TaskFailure> {
         tokio::select! {
+            biased;
             failure = self.failed() => Err(failure),
             () = work => match self.statuses.borrow().values().find_map(TaskStatus::failure) {
                 Some(failure) => Err(failure),
@@ -148,6 +149,7 @@ async fn run<F>(
         tracing::error!(%task, cause, ?delay, "a background task failed and is restarted");
         registration.update(|status| status.state = TaskState::BackOff { cause, delay });
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(delay) => {}
         }

@@ -1,6 +1,6 @@
 //! What a change requires; no I/O and no state. Changes of irrelevant fields, such as node heartbeats, require nothing.
 
-use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Kind, NamespacedName};
+use cluster::{CUSTOM_RESOURCE_DEFINITION, Change, Kind, NamespacedName, metadata_field};
 use decide::node_info;
 use serde_json::Value;
 
@@ -144,8 +144,8 @@ fn definition_effects(change: &Change) -> Effects {
     }
 }
 
-/// A service that is deleted or changes its selection releases its claims, so other services are enqueued. Other status
-/// changes are the operator's own writes.
+/// A service that is deleted or changes its selection releases its claims, so other services are enqueued. The store contains the
+/// operator's own status already, so that another one is that of a request that arrived late.
 fn service_effects(kind: Kind, key: &NamespacedName, old: Option<&Value>, new: Option<&Value>) -> Effects {
     let claim = |service: &Value| {
         let record = plan::DecisionRecord::from_status(&service["status"])?;
@@ -156,7 +156,12 @@ fn service_effects(kind: Kind, key: &NamespacedName, old: Option<&Value>, new: O
     match new {
         None => vec![Work::WaitingServices].into(),
         Some(_) if differ(old, new, user_fields) => vec![Work::Item(WorkItem::Service(kind, key.clone()))].into(),
-        Some(_) if has_released_claim => vec![Work::OtherWaitingServices(key.clone())].into(),
+        Some(_) if has_released_claim => {
+            vec![Work::OtherWaitingServices(key.clone()), Work::Item(WorkItem::Service(kind, key.clone()))].into()
+        }
+        Some(_) if differ(old, new, |service| service["status"].clone()) => {
+            vec![Work::Item(WorkItem::Service(kind, key.clone()))].into()
+        }
         Some(_) => Effects::default(),
     }
 }
@@ -188,7 +193,13 @@ fn node_effects(old: Option<&Value>, new: Option<&Value>) -> Effects {
 /// Items that write classes precede items that write the status of classes.
 fn class_effects(old: Option<&Value>, new: Option<&Value>) -> Effects {
     if !differ(old, new, user_fields) {
-        return if has_freed_capacity(old, new) { vec![Work::WaitingServices].into() } else { Effects::default() };
+        // As for services, another status than that in the store arrived late.
+        let status_differs = differ(old, new, |class| class["status"].clone());
+        let late_status = new
+            .filter(|_| status_differs)
+            .map(|class| Work::Item(WorkItem::Class(metadata_field(class, "name").to_owned())));
+        let waiting = has_freed_capacity(old, new).then_some(Work::WaitingServices);
+        return late_status.into_iter().chain(waiting).collect::<Vec<_>>().into();
     }
     let work = vec![
         Work::Item(WorkItem::ClassDiscovery),

@@ -1,5 +1,7 @@
 //! Accelerators for the Pods of planned workloads, with and without those of the obsolete ones.
 
+use std::sync::Arc;
+
 use cluster::is_terminating;
 use decide::{Inventory, NodeInfo, is_pod_terminal, nodes_without_pods, place_pods};
 use plan::labels::WORKER_INDEX;
@@ -27,6 +29,19 @@ pub(crate) struct Room {
     pub(crate) has_replica: bool,
 }
 
+/// Replicas that are updated at the same time, with the additional ones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SurgeUpdate {
+    /// The updated replicas. Those with a live object retain its scheduled Pods.
+    replicas: Vec<PlannedWorkload>,
+    /// Live replicas that stop before the updated ones start.
+    outdated: Vec<LiveWorkload>,
+    /// Additional replicas, which start while all others run, and serve until the updated ones are ready.
+    surges: Vec<PlannedWorkload>,
+    /// Replicas that stop in any case. Their accelerators count as free.
+    deleted: Vec<LiveWorkload>,
+}
+
 /// Pods of a planned workload with the same template.
 struct PodSet<'a> {
     template: &'a Value,
@@ -36,6 +51,61 @@ struct PodSet<'a> {
     planned: u32,
     /// Pods that are scheduled, or that fit.
     placed: u32,
+}
+
+// === impl SurgeUpdate ===
+
+impl SurgeUpdate {
+    /// Adds a replica that retains its scheduled Pods.
+    pub(crate) fn keep(&mut self, replica: &PlannedWorkload) {
+        self.replicas.push(replica.clone());
+    }
+
+    /// Adds a replica that stops before it is updated.
+    pub(crate) fn restart(&mut self, replica: &PlannedWorkload) {
+        self.outdated.extend(replica.live.clone());
+        self.replicas.push(PlannedWorkload { live: None, ..replica.clone() });
+    }
+
+    /// Adds a replica that stops before the others are updated.
+    pub(crate) fn stop(&mut self, replica: &LiveWorkload) {
+        self.outdated.push(replica.clone());
+    }
+
+    /// Adds a replica that stops in any case.
+    pub(crate) fn delete(&mut self, replica: &LiveWorkload) {
+        self.deleted.push(replica.clone());
+    }
+
+    /// Adds an additional replica.
+    pub(crate) fn add_surge(&mut self, surge: &PlannedWorkload) {
+        self.surges.push(surge.clone());
+    }
+
+    /// Returns whether the updated replicas have accelerators without the additional ones, but not with them. Accelerators of
+    /// the `stopping` Pods count as free. `false` if the nodes are unknown.
+    pub(crate) fn fits_only_without_surges(&self, inventory: &Inventory, stopping: &[Arc<Value>]) -> bool {
+        if !inventory.has_nodes() {
+            return false;
+        }
+        let live = |workloads: &[PlannedWorkload]| -> Vec<LiveWorkload> {
+            workloads.iter().filter_map(|workload| workload.live.clone()).collect()
+        };
+        let live_surges = live(&self.surges);
+        let stopping = stopping.iter().map(AsRef::as_ref).chain(scheduled_pods(&self.deleted));
+        let nodes = nodes_without_pods(inventory.nodes(), &stopping.collect::<Vec<_>>());
+        let nodes_after_stop = nodes_without_pods(&nodes, &scheduled_pods(&self.outdated));
+        let nodes_without_surges = nodes_without_pods(&nodes_after_stop, &scheduled_pods(&live_surges));
+        // Without quota, a Pod starts only once another one has stopped, even if nodes have free accelerators.
+        let without_quota = |workloads: &[PlannedWorkload], nodes: Vec<NodeInfo>| {
+            if waits_for_quota(workloads) { Vec::new() } else { nodes }
+        };
+        let all = [self.replicas.as_slice(), self.surges.as_slice()].concat();
+        let fits = |workloads: &[PlannedWorkload], nodes: Vec<NodeInfo>| room(workloads, nodes).missing_pods == 0;
+        let fits_with_surges = fits(&self.surges, without_quota(&self.surges, nodes))
+            && fits(&all, without_quota(&self.replicas, nodes_after_stop));
+        !fits_with_surges && fits(&self.replicas, nodes_without_surges)
+    }
 }
 
 // === impl PodSet ===
@@ -57,52 +127,38 @@ pub(super) fn replacement_capacity(
     if !inventory.has_nodes() {
         return None;
     }
-    let obsolete: Vec<&Value> = obsolete.iter().flat_map(LiveWorkload::pods).filter(|pod| is_scheduled(pod)).collect();
-    let waits_for_quota =
-        |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::WaitingForQuota);
-    let mut planned_pods = planned.iter().filter_map(|workload| workload.live.as_ref()).flat_map(LiveWorkload::pods);
-    let nodes = match planned_pods.any(waits_for_quota) {
-        // Without quota, a new Pod starts only once an old one has stopped, even if nodes have free accelerators.
-        true => Vec::new(),
-        false => inventory.nodes().cloned().collect(),
-    };
+    // Without quota, a new Pod starts only once an old one has stopped, even if nodes have free accelerators.
+    let nodes = if waits_for_quota(planned) { Vec::new() } else { inventory.nodes().cloned().collect() };
     Some(ReplacementCapacity {
         with_obsolete: room(planned, nodes),
-        without_obsolete: room(planned, nodes_without_pods(inventory.nodes(), &obsolete)),
+        without_obsolete: room(planned, nodes_without_pods(inventory.nodes(), &scheduled_pods(obsolete))),
     })
 }
 
-/// Returns the accelerators for the update of the `replicas` of a role, of which those of `updated` stop first: with the
-/// additional replica `surge`, which starts while all run and stops only after the updated ones have started, and without it.
-/// `None` if the nodes are unknown.
-pub(crate) fn surge_capacity(
-    surge: &PlannedWorkload,
-    replicas: &[&PlannedWorkload],
-    updated: &[&PlannedWorkload],
-    inventory: &Inventory,
-) -> Option<ReplacementCapacity> {
-    let live = |workloads: &[&PlannedWorkload]| -> Vec<LiveWorkload> {
-        workloads.iter().filter_map(|workload| workload.live.clone()).collect()
-    };
-    let unstarted = |workload: &&PlannedWorkload| PlannedWorkload { live: None, ..(*workload).clone() };
-    let starting: Vec<PlannedWorkload> = updated.iter().map(unstarted).collect();
-    let beside_surge: Vec<PlannedWorkload> = starting.iter().chain([surge]).cloned().collect();
-    let stopped = live(updated);
-    let stopped_with_surge: Vec<LiveWorkload> = stopped.iter().cloned().chain(surge.live.clone()).collect();
-    let of_surge = replacement_capacity(std::slice::from_ref(surge), &live(replicas), inventory)?.with_obsolete;
-    let of_update = replacement_capacity(&beside_surge, &stopped, inventory)?.without_obsolete;
-    Some(ReplacementCapacity {
-        with_obsolete: Room {
-            missing_pods: of_surge.missing_pods.max(of_update.missing_pods),
-            has_replica: of_surge.has_replica && of_update.has_replica,
-        },
-        without_obsolete: replacement_capacity(&starting, &stopped_with_surge, inventory)?.without_obsolete,
-    })
+/// Returns whether a Pod of the workloads waits for quota.
+fn waits_for_quota(planned: &[PlannedWorkload]) -> bool {
+    let waits = |pod: &Value| pod_problem(pod).is_some_and(|problem| problem.reason == WorkloadReason::WaitingForQuota);
+    planned.iter().filter_map(|workload| workload.live.as_ref()).flat_map(LiveWorkload::pods).any(waits)
+}
+
+/// Returns the Pods of the workloads that hold resources of nodes.
+fn scheduled_pods(workloads: &[LiveWorkload]) -> Vec<&Value> {
+    workloads.iter().flat_map(LiveWorkload::pods).filter(|pod| is_scheduled(pod)).collect()
 }
 
 /// Places one replica of each workload, and then the others.
 fn room(planned: &[PlannedWorkload], mut nodes: Vec<NodeInfo>) -> Room {
     let mut sets: Vec<PodSet<'_>> = planned.iter().flat_map(pod_sets).collect();
+    // The Pods of which the fewest fit are placed first.
+    let mut counts: Vec<(&Value, u32)> = Vec::new();
+    sets.sort_by_cached_key(|set| {
+        let known = counts.iter().find(|(template, _)| template["spec"] == set.template["spec"]);
+        known.map(|(_, count)| *count).unwrap_or_else(|| {
+            let count = place_pods(&mut nodes.clone(), set.template, u32::MAX);
+            counts.push((set.template, count));
+            count
+        })
+    });
     sets.iter_mut().for_each(|set| set.place(&mut nodes, set.per_replica));
     let has_replica = sets.iter().all(|set| set.placed >= set.per_replica.min(set.planned));
     sets.iter_mut().for_each(|set| set.place(&mut nodes, set.planned));

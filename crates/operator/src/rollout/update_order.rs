@@ -92,6 +92,11 @@ impl ReplicaState {
         self.health == Health::Ready
     }
 
+    /// Returns whether the replica waits for nodes.
+    pub(crate) fn is_unschedulable(&self) -> bool {
+        self.health == Health::Unschedulable
+    }
+
     /// Returns whether the replica has the planned template.
     pub(crate) fn is_current(&self) -> bool {
         self.template == TemplateState::Current

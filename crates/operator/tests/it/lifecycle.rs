@@ -344,6 +344,8 @@ async fn prunes_owned_objects_and_retains_foreign_ones() {
     });
     cluster.wait_for("no group", &|server| server.list(POD_GROUPS).is_empty().then_some(())).await;
     cluster.wait_until_ready("deepseek-r1-disagg").await;
+    // The additional replica stops once another one is ready.
+    cluster.test_cluster.wait_until_idle().await;
     assert_eq!(
         cluster.object_names(LEADER_WORKER_SETS),
         ["deepseek-r1-disagg-prefill-0", "deepseek-r1-disagg-prefill-7"]

@@ -135,30 +135,144 @@ async fn replica_serves_until_one_of_another_size_is_ready(#[case] before: i64, 
     assert_eq!(cluster.object_names(POD_GROUPS).len(), usize::from(after > 1));
 }
 
+/// Returns service `chat` of a prefiller and a decoder, which are members of a gang. Each is (replicas, nodes).
+fn pair(policy: &str, prefiller: (i64, i64), decoder: (i64, i64)) -> Value {
+    let role = |kind: &str, (replicas, nodes): (i64, i64)| {
+        let mut role = worker(replicas, nodes);
+        (role["name"], role["componentType"]) = (json!(kind), json!(kind));
+        role
+    };
+    let mut service = service_with_roles("chat", vec![role("prefiller", prefiller), role("decoder", decoder)]);
+    service["spec"]["schedulingStrategy"] = json!({"gangPolicy": policy});
+    service
+}
+
+fn pair_serves(server: &Server) -> bool {
+    let serving = serving_leaders(server);
+    ["chat-prefiller-", "chat-decoder-"].iter().all(|role| serving.iter().any(|leader| leader.starts_with(role)))
+}
+
+async fn cluster_with_pair(nodes: usize, service: Value) -> SimulatedCluster {
+    let cluster = SimulatedCluster::with_gpus(8 * nodes);
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    cluster.wait_until_ready("chat").await;
+    cluster
+}
+
 /// Both roles are members of a gang: requests need a prefiller and a decoder.
 #[tokio::test(start_paused = true)]
 async fn decoder_of_a_pair_serves_until_a_larger_one_is_ready() {
-    let cluster = SimulatedCluster::with_gpus(8 * 6);
-    let roles = ["prefiller", "decoder"].map(|kind| {
-        let mut role = worker(1, 1);
-        (role["name"], role["componentType"]) = (json!(kind), json!(kind));
-        role
-    });
-    cluster.server.create(FUSIONINFER_SERVICES, service_with_roles("chat", roles.to_vec())).unwrap();
-    cluster.wait_until_ready("chat").await;
+    let cluster = cluster_with_pair(6, pair("MinimumAvailable", (1, 1), (1, 1))).await;
     let prefiller = cluster.server.get("pods", "default", "chat-prefiller-0-0").unwrap();
+    let larger = pair("MinimumAvailable", (1, 1), (1, 2));
+    cluster
+        .test_cluster
+        .update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"] = larger["spec"].clone());
+    let unchanged_prefiller_serves = |server: &Server| {
+        assert_served(server);
+        let serving = serving_leaders(server);
+        assert!(pair_serves(server) && serving.contains(&"chat-prefiller-0-0".to_owned()), "{serving:?}");
+    };
+    wait_for_sets(&cluster, &["chat-decoder-0 2", "chat-prefiller-0 1"], &unchanged_prefiller_serves).await;
+    let prefiller_after = cluster.server.get("pods", "default", "chat-prefiller-0-0").unwrap();
+    assert_eq!(prefiller_after["metadata"]["uid"], prefiller["metadata"]["uid"]);
+}
+
+/// The updated replicas of both roles start together. With fewer nodes than they and the additional ones require, both are updated
+/// in place. The larger pair requires 4 nodes, and the additional replicas 4 more. If the decoders shrink one at a time, the updated
+/// replicas and the other decoders require 9, and the additional replicas 3 more.
+#[rstest]
+#[case::of_one_replica_each("MinimumAvailable", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 8, true)]
+#[case::of_all_replicas("All", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 8, true)]
+#[case::one_node_less_of_one_replica_each("MinimumAvailable", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 7, false)]
+#[case::one_node_less_of_all_replicas("All", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 7, false)]
+#[case::fewest_nodes_of_one_replica_each("MinimumAvailable", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 4, false)]
+#[case::fewest_nodes_of_all_replicas("All", [(1, 1), (1, 1)], [(1, 2), (1, 2)], 4, false)]
+#[case::one_role_shrinks("All", [(2, 1), (3, 2)], [(2, 2), (3, 1)], 11, false)]
+#[case::one_role_shrinks_with_room("All", [(2, 1), (3, 2)], [(2, 2), (3, 1)], 12, true)]
+#[tokio::test(start_paused = true)]
+async fn roles_of_a_gang_are_updated_at_the_same_time(
+    #[case] policy: &str,
+    #[case] before: [(i64, i64); 2],
+    #[case] after: [(i64, i64); 2],
+    #[case] nodes: usize,
+    #[case] has_room: bool,
+) {
+    let cluster = cluster_with_pair(nodes, pair(policy, before[0], before[1])).await;
+    let larger = pair(policy, after[0], after[1]);
+    cluster
+        .test_cluster
+        .update_object(FUSIONINFER_SERVICES, "chat", |service| service["spec"] = larger["spec"].clone());
+    let serves_if_there_is_room = |server: &Server| assert!(pair_serves(server) || !has_room, "{:?}", sets(server));
+    let sets_of = |name: &str, (replicas, nodes): (i64, i64)| {
+        (0..replicas).map(|index| format!("chat-{name}-{index} {nodes}")).collect::<Vec<_>>()
+    };
+    let expected = [sets_of("decoder", after[1]), sets_of("prefiller", after[0])].concat();
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    if !has_room {
+        let announced = |server: &Server| condition(server, "chat", "NoSurgeCapacity");
+        cluster.wait_for("the announcement", &announced).await;
+    }
+    wait_for_sets(&cluster, &expected, &serves_if_there_is_room).await;
+}
+
+/// The larger decoder does not fit. The new image of the prefiller waits with it, because a prefiller that stops could not start.
+#[rstest]
+#[case("MinimumAvailable")]
+#[case("All")]
+#[tokio::test(start_paused = true)]
+async fn edit_of_another_role_waits_for_the_additional_replica(#[case] policy: &str) {
+    let mut cluster = cluster_with_pair(2, pair(policy, (1, 1), (1, 1))).await;
+    cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| {
+        service["spec"]["roles"][0]["template"]["spec"]["containers"][0]["image"] = json!("engine:2");
+        service["spec"]["roles"][1]["multinode"]["nodeCount"] = json!(2);
+    });
+    let serves = |server: &Server| assert!(pair_serves(server), "{:?}", sets(server));
+    wait_for_set(&cluster, "chat-decoder-1 2", &serves).await;
+    cluster.test_cluster.wait_until_idle().await;
+    serves(&cluster.server);
+    assert_eq!(sets(&cluster.server), ["chat-decoder-0 1", "chat-decoder-1 2", "chat-prefiller-0 1"]);
+    cluster.scale_nodes_to(8 * 8);
+    wait_for_sets(&cluster, &["chat-decoder-0 2", "chat-prefiller-0 1"], &|_| {}).await;
+}
+
+/// The leader of the additional decoder takes the node of the deleted prefiller, which needs it in order to serve.
+#[rstest]
+#[case("MinimumAvailable")]
+#[case("All")]
+#[tokio::test(start_paused = true)]
+async fn additional_replica_stops_for_a_role_of_its_gang(#[case] policy: &str) {
+    let mut cluster = cluster_with_pair(2, pair(policy, (1, 1), (1, 1))).await;
     cluster.test_cluster.update_object(FUSIONINFER_SERVICES, "chat", |service| {
         service["spec"]["roles"][1]["multinode"]["nodeCount"] = json!(2);
     });
-    let pair_serves = |server: &Server| {
-        assert_served(server);
-        let serving = serving_leaders(server);
-        assert!(serving.iter().any(|leader| leader.starts_with("chat-decoder-")), "{serving:?}");
-        assert!(serving.contains(&"chat-prefiller-0-0".to_owned()), "{serving:?}");
-    };
-    wait_for_sets(&cluster, &["chat-decoder-0 2", "chat-prefiller-0 1"], &pair_serves).await;
-    let prefiller_after = cluster.server.get("pods", "default", "chat-prefiller-0-0").unwrap();
-    assert_eq!(prefiller_after["metadata"]["uid"], prefiller["metadata"]["uid"]);
+    wait_for_set(&cluster, "chat-decoder-1 2", &|_| {}).await;
+    cluster.test_cluster.wait_until_idle().await;
+    cluster.server.delete("pods", "default", "chat-prefiller-0-0", None).unwrap();
+    cluster.test_cluster.wait_until_idle().await;
+    let serves = |server: &Server| pair_serves(server).then_some(());
+    cluster.wait_for("the pair to serve", &serves).await;
+    cluster.scale_nodes_to(8 * 8);
+    wait_for_sets(&cluster, &["chat-decoder-0 2", "chat-prefiller-0 1"], &|_| {}).await;
+}
+
+/// Three of four replicas stop in any case.
+#[tokio::test(start_paused = true)]
+async fn removed_replicas_make_room_for_the_additional_one() {
+    let cluster = cluster_with(4, 4, 1).await;
+    set_role(&cluster, 1, 2);
+    wait_for_sets(&cluster, &["chat-w-0 2"], &assert_served).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn gang_of_all_replicas_grows_and_scales_up_without_an_interruption() {
+    let cluster = SimulatedCluster::with_gpus(8 * 6);
+    let mut service = service_with_roles("chat", vec![worker(1, 1)]);
+    service["spec"]["schedulingStrategy"] = json!({"gangPolicy": "All"});
+    cluster.server.create(FUSIONINFER_SERVICES, service).unwrap();
+    cluster.wait_until_ready("chat").await;
+    set_role(&cluster, 2, 2);
+    wait_for_sets(&cluster, &["chat-w-0 2", "chat-w-1 2"], &assert_served).await;
 }
 
 /// Members of a gang do not stop together if the gang does not need all of them.

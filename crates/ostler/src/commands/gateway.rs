@@ -113,7 +113,10 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let scheduler = Arc::new(scheduler.with_default_namespace(args.default_namespace));
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
-    tasks.spawn("pools", picker::watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+    tasks.spawn(
+        "pools",
+        picker::watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()),
+    );
     let options = picker::GatewayOptions {
         request_memory: args.request_memory,
         drain_timeout: args.drain_timeout.duration(),

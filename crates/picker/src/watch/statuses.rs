@@ -2,11 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, SystemClock, render_conditions};
+use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, render_conditions};
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::sleep};
 
@@ -16,10 +16,10 @@ use crate::{index::PoolIndex, kinds::BACKEND_POOL};
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Statuses to write, the latest of each object.
-#[derive(Debug, Default)]
 pub(super) struct Statuses {
     pending: Mutex<BTreeMap<(Kind, NamespacedName), Status>>,
     changed: Notify,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug, Clone)]
@@ -32,6 +32,11 @@ struct Status {
 // === impl Statuses ===
 
 impl Statuses {
+    /// Returns no statuses. `clock` is the source of the times of later ones.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { pending: Mutex::default(), changed: Notify::new(), clock }
+    }
+
     /// Adds the statuses of all pools and use cases.
     pub(super) fn add_all(&self, index: &PoolIndex) {
         self.add_pools(index, 0..index.pools.len());
@@ -77,13 +82,14 @@ impl Statuses {
         let mut retry_pending = false;
         loop {
             tokio::select! {
+                biased;
                 () = self.changed.notified() => {}
                 () = sleep(RETRY_DELAY), if retry_pending => {}
             }
             retry_pending = false;
             let pending = std::mem::take(&mut *self.lock());
             for ((kind, key), status) in pending {
-                let Err(error) = publish(writer, stores, kind, &key, &status).await else { continue };
+                let Err(error) = self.publish(writer, stores, kind, &key, &status).await else { continue };
                 retry_pending = true;
                 // After a conflict, for example with another replica, the watch delivers the current version.
                 if !error.is_conflict() {
@@ -98,19 +104,21 @@ impl Statuses {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Kind, NamespacedName), Status>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Writes the status of an object if it differs.
-async fn publish(
-    writer: &StatusWriter,
-    stores: &Stores,
-    kind: Kind,
-    key: &NamespacedName,
-    Status { fields, conditions }: &Status,
-) -> Result<(), Error> {
-    let Some(live) = stores.get(kind, key) else { return Ok(()) };
-    let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
-    let mut status = fields.clone();
-    status["conditions"] = render_conditions(&live["status"]["conditions"], conditions, generation, SystemClock.now());
-    writer.publish(kind, &live, &status).await.map(drop)
+    /// Writes the status of an object if it differs.
+    async fn publish(
+        &self,
+        writer: &StatusWriter,
+        stores: &Stores,
+        kind: Kind,
+        key: &NamespacedName,
+        Status { fields, conditions }: &Status,
+    ) -> Result<(), Error> {
+        let Some(live) = stores.get(kind, key) else { return Ok(()) };
+        let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
+        let mut status = fields.clone();
+        status["conditions"] =
+            render_conditions(&live["status"]["conditions"], conditions, generation, self.clock.now());
+        writer.publish(kind, &live, &status).await.map(drop)
+    }
 }

@@ -41,7 +41,7 @@ impl WatchFixture {
         let (scheduler, shutdown) =
             (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
-        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), shutdown.clone()));
+        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()));
         WatchFixture { server, scheduler, _shutdown: shutdown.drop_guard() }
     }
 

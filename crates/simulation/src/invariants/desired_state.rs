@@ -32,7 +32,11 @@ impl Invariant for DesiredState {
     fn after_quiet(&mut self, world: &World) -> Result<(), String> {
         let plans = plans(world)?;
         let lacks_nodes = lacks_nodes(world, &plans);
-        plans.iter().filter(|plan| plan.feasible).try_for_each(|plan| {
+        plans.iter().try_for_each(|plan| {
+            if !plan.feasible {
+                return Err(format!("service {} has no feasible plan", plan.name));
+            }
+            let lacks_nodes = lacks_nodes && plan.objects.iter().any(|planned| gang_pods(planned) > 0);
             let blocked = if lacks_nodes { roles(plan.objects.iter()) } else { blocked_roles(world, plan) };
             // Nothing that follows the PodGroup of a gang is applied without it.
             let is_blocking = |planned: &&Value| is_pod_group(planned) && is_foreign(world, planned);
@@ -48,18 +52,20 @@ impl Invariant for DesiredState {
 
 /// Returns whether the planned Pods need more nodes than there are. Replicas then serve as they are until there are more.
 fn lacks_nodes(world: &World, plans: &[ServicePlan]) -> bool {
-    let pods = |planned: &Value| {
-        let group = &planned["spec"]["leaderWorkerTemplate"];
-        let container = &group["workerTemplate"]["spec"]["containers"][0];
-        let is_in_gang = container["resources"]["limits"][GANG_RESOURCE].is_string();
-        if is_in_gang { group["size"].as_u64().unwrap_or(1) } else { 0 }
-    };
-    let required: u64 = plans.iter().flat_map(|plan| &plan.objects).map(pods).sum();
+    let required: u64 = plans.iter().flat_map(|plan| &plan.objects).map(gang_pods).sum();
     let nodes = world.server().list("nodes");
     let available = nodes.iter().filter(|node| condition::is_true(node, "Ready"));
     let available = available.filter(|node| node["spec"]["unschedulable"] != true);
     let count = |node: &Arc<Value>| node["status"]["allocatable"][GANG_RESOURCE].as_str()?.parse::<u64>().ok();
     required > available.filter_map(count).sum()
+}
+
+/// Returns the number of Pods of a replica that compete for the nodes of gangs.
+fn gang_pods(replica: &Value) -> u64 {
+    let group = &replica["spec"]["leaderWorkerTemplate"];
+    let container = &group["workerTemplate"]["spec"]["containers"][0];
+    let is_in_gang = container["resources"]["limits"][GANG_RESOURCE].is_string();
+    if is_in_gang { group["size"].as_u64().unwrap_or(1) } else { 0 }
 }
 
 /// Returns the roles whose rollout waits for a replica in whose place an object of a person is.
@@ -88,11 +94,16 @@ fn check_object(world: &World, planned: &Value, blocked_roles: &BTreeSet<&str>) 
     }
     let name = cluster::kind_and_name(planned);
     let live = world.server().get(&resource(world, planned), "default", object::name(planned));
-    let live = live.ok_or_else(|| format!("{name} does not exist"))?;
     let is_blocked = object::label(planned, ROLE_NAME).is_some_and(|role| blocked_roles.contains(role));
+    let is_member = gang_pods(planned) > 0;
+    let Some(live) = live else {
+        // A gang whose update waits gets no further replicas.
+        return if is_blocked && is_member { Ok(()) } else { Err(format!("{name} does not exist")) };
+    };
     if is_blocked && is_replica(planned) {
         return Ok(());
     }
+    check_metadata(&live, planned)?;
     if planned["spec"].is_null() {
         return check_fields(&live, planned);
     }
@@ -106,6 +117,19 @@ fn check_object(world: &World, planned: &Value, blocked_roles: &BTreeSet<&str>) 
         return Ok(());
     }
     Err(format!("{name} has the spec {}, planned is {}", live["spec"], planned["spec"]))
+}
+
+/// Checks that an object has the planned labels and annotations, among others.
+fn check_metadata(live: &Value, planned: &Value) -> Result<(), String> {
+    for field in ["labels", "annotations"] {
+        let mut entries = planned["metadata"][field].as_object().into_iter().flatten();
+        if let Some((key, value)) = entries.find(|(key, value)| live["metadata"][field][key.as_str()] != **value) {
+            let name = cluster::kind_and_name(planned);
+            let live = &live["metadata"][field][key.as_str()];
+            return Err(format!("{name} has {key} {live} among its {field}, planned is {value}"));
+        }
+    }
+    Ok(())
 }
 
 /// Checks an object without a spec, such as a ConfigMap.
@@ -139,8 +163,11 @@ fn check_no_other(world: &World, plan: &ServicePlan, is_blocked: bool) -> Result
         // A replica of the former plan may have the name of an additional one.
         let is_surge_name =
             |object: &Value| plan.surge_replicas.values().any(|surge| object::name(surge) == object::name(object));
+        // It retains the replicas that the service has no longer.
+        let is_retained = |object: &Value| gang_pods(object) > 0;
         let is_permitted = |object: &Value| {
-            is_blocked && (object["metadata"]["annotations"][SURGE_REPLICA].is_string() || is_surge_name(object))
+            let is_surge = object["metadata"]["annotations"][SURGE_REPLICA].is_string() || is_surge_name(object);
+            is_blocked && (is_surge || is_retained(object))
         };
         if let Some(other) = owned.find(|object| !is_planned(object) && !is_permitted(object)) {
             return Err(format!("{} is not planned", cluster::kind_and_name(other)));

@@ -31,7 +31,8 @@ pub(crate) struct Rollouts {
 /// A replica of a role.
 struct Replica {
     set: Arc<Value>,
-    /// Whether it has been ready or without nodes since its last update, or was not updated since it was created.
+    /// Whether it has been ready or without nodes since its last update, waited for nodes when it was updated, or was not updated
+    /// since it was created.
     is_settled: bool,
 }
 
@@ -66,7 +67,8 @@ impl Rollouts {
         let is_updated = old.is_some_and(|old| template(old) != template(set));
         let is_edited = image(set).is_some_and(|image| image.starts_with(EDITED_IMAGE));
         let was_settled = self.sets.get(&change.name).is_none_or(|replica| replica.is_settled);
-        let is_settled = !is_updated && was_settled;
+        let waited_for_nodes = old.is_some_and(|old| self.current_pods(&change.name, old).any(is_unschedulable));
+        let is_settled = if is_updated { waited_for_nodes } else { was_settled };
         self.sets.insert(change.name.clone(), Replica { set: Arc::clone(set), is_settled });
         self.settle(&change.name);
         let is_reported_ready = |old: &Value| old["status"]["readyReplicas"] == old["spec"]["replicas"];
@@ -92,10 +94,6 @@ impl Rollouts {
     /// Records that a replica is ready, or waits for nodes.
     fn settle(&mut self, name: &str) {
         let Some(set) = self.sets.get(name).map(|replica| Arc::clone(&replica.set)) else { return };
-        let is_unschedulable = |pod: &Arc<Value>| {
-            let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.any(|condition| condition["reason"] == "Unschedulable")
-        };
         let is_settled = self.has_ready_pods(name, &set) || self.current_pods(name, &set).any(is_unschedulable);
         if let Some(replica) = self.sets.get_mut(name) {
             replica.is_settled |= is_settled;
@@ -124,6 +122,11 @@ fn completes_gang(world: &World, old: &Value, new: &Value) -> bool {
     let Some(name) = group(new).filter(|_| group(old).is_none() || size(old) < size(new)) else { return false };
     let group = world.server().get(POD_GROUPS, "default", name);
     group.is_none_or(|group| !group["spec"]["subGroupPolicy"].is_array())
+}
+
+fn is_unschedulable(pod: &Arc<Value>) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["reason"] == "Unschedulable")
 }
 
 fn template(set: &Value) -> &Value {

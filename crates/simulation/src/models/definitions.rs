@@ -2,6 +2,7 @@
 
 use apimachinery::object;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::initial_objects::{DEFINITIONS, definitions, supply};
 use crate::model::Model;
@@ -28,13 +29,15 @@ impl Model for Definitions {
     }
 
     fn draw(&self, world: &World, random: &mut fastrand::Rng) -> Vec<DefinitionAction> {
-        let definitions = definitions();
-        let Some(definition) = definitions.get(random.usize(..definitions.len().max(1))) else { return Vec::new() };
-        let name = object::name(definition).to_owned();
-        vec![match world.server().get(DEFINITIONS, "", &name) {
-            None => DefinitionAction::Install { name },
-            Some(_) => DefinitionAction::Remove { name },
-        }]
+        let is_installed =
+            |definition: &&Value| world.server().get(DEFINITIONS, "", object::name(definition)).is_some();
+        let (installed, missing): (Vec<_>, Vec<_>) = definitions().iter().partition(is_installed);
+        if !missing.is_empty() && random.bool() {
+            let name = object::name(missing[random.usize(..missing.len())]).to_owned();
+            return vec![DefinitionAction::Install { name }];
+        }
+        let Some(definition) = installed.get(random.usize(..installed.len().max(1))) else { return Vec::new() };
+        vec![DefinitionAction::Remove { name: object::name(definition).to_owned() }]
     }
 
     fn act(&mut self, world: &mut World, action: DefinitionAction) -> Option<String> {
@@ -45,7 +48,7 @@ impl Model for Definitions {
                 Some(format!("install definition {name}"))
             }
             DefinitionAction::Remove { name } => {
-                world.remove_all_foreign(&name);
+                world.remove_resource(&name);
                 world.server().delete(DEFINITIONS, "", &name, None).ok()?;
                 Some(format!("remove definition {name}"))
             }
@@ -60,7 +63,9 @@ impl Model for Definitions {
         }
         for (resource, object) in supply() {
             if world.server().get(resource, "", object::name(&object)).is_none() {
-                world.server().create(resource, object).ok();
+                if let Ok(created) = world.server().create(resource, object) {
+                    world.add_input(resource, &created);
+                }
             }
         }
     }

@@ -11,13 +11,19 @@ use crate::world::World;
 /// Longest delay of the events of a watch.
 const MAX_WATCH_DELAY: Duration = Duration::from_secs(5);
 /// Longest delay of a request, in milliseconds.
-const MAX_REQUEST_DELAY: u64 = 20_000;
+const MAX_REQUEST_DELAY: u64 = 40_000;
 /// Status codes with which the API server may reject a request.
 const CODES: [u16; 5] = [409, 422, 429, 500, 504];
 /// Those for Events: the operator does not repeat an Event that is invalid.
 const EVENT_CODES: [u16; 4] = [409, 429, 500, 504];
 /// Kinds whose watches fall behind those of other kinds.
-const WATCHED: [&str; 11] = [
+const WATCHED: [&str; 17] = [
+    "/acceleratorclasses",
+    "/clusterbasemodels",
+    "/clusterservingruntimes",
+    "/llmusecasesets",
+    "/inferencepools",
+    "/httproutes",
     "/deployments",
     "/services",
     "/serviceaccounts",
@@ -31,8 +37,14 @@ const WATCHED: [&str; 11] = [
     "/customresourcedefinitions",
 ];
 /// Classes of requests with faults. Writes are the most interesting ones.
-const CLASSES: [RequestClass; 5] =
-    [RequestClass::Read, RequestClass::Write, RequestClass::Write, RequestClass::Lease, RequestClass::Event];
+const CLASSES: [RequestClass; 6] = [
+    RequestClass::Read,
+    RequestClass::Watch,
+    RequestClass::Write,
+    RequestClass::Write,
+    RequestClass::Lease,
+    RequestClass::Event,
+];
 /// Longest pages of lists that expire.
 const MAX_PAGE_SIZE: usize = 3;
 /// Number of watches: each of a process expires once.
@@ -130,10 +142,11 @@ impl Model for Network {
 
 fn random_fault(class: RequestClass, random: &mut fastrand::Rng) -> Fault {
     let codes = if class == RequestClass::Event { EVENT_CODES.as_slice() } else { CODES.as_slice() };
-    match random.u8(..5) {
+    match random.u8(..6) {
         0 => Fault::Delay(Duration::from_millis(random.u64(1..MAX_REQUEST_DELAY))),
         1 => Fault::LostResponse,
-        2 => Fault::NoResponse,
+        2 => Fault::Unprocessed,
+        3 => Fault::Unanswered,
         _ => Fault::Reject(codes[random.usize(..codes.len())]),
     }
 }

@@ -28,6 +28,12 @@ pub(crate) enum PersonAction {
     },
     /// Creates an object of their own, in place of an object with its name.
     Replace { resource: String, object: Value },
+    /// Deletes an object and creates their own with its labels and annotations, as a copy of its manifest has them.
+    Copy { resource: String, name: String },
+    /// Removes the labels of an object of the operator.
+    RemoveLabels { resource: String, name: String },
+    /// Pauses the rollouts of a service, or resumes them.
+    PauseRollouts { resource: String, name: String, paused: bool },
     /// Scales a workload and sets another image.
     EditWorkload { resource: String, name: String, replicas: u8 },
     /// Deletes an object.
@@ -51,7 +57,7 @@ impl Model for People {
         let service = &USER_SERVICES[random.usize(..USER_SERVICES.len())];
         let (resource, object) = service.objects[random.usize(..service.objects.len())];
         let (resource, object_name) = (resource.to_owned(), format!("{}{object}", service.name));
-        match random.u8(..11) {
+        match random.u8(..14) {
             0..4 => {
                 let mut actions = vec![apply_service(service, random)];
                 if random.bool() {
@@ -70,6 +76,13 @@ impl Model for People {
             }
             7 => vec![PersonAction::Delete { resource, name: object_name }],
             8 => vec![edit_lease(world, random)],
+            9 => vec![PersonAction::RemoveLabels { resource, name: object_name }],
+            10 => vec![PersonAction::PauseRollouts {
+                resource: service.resource.to_owned(),
+                name: service.name.to_owned(),
+                paused: random.bool(),
+            }],
+            11 => vec![PersonAction::Copy { resource, name: object_name }],
             _ => vec![PersonAction::Replace { object: foreign_object(&resource, &object_name), resource }],
         }
     }
@@ -78,9 +91,26 @@ impl Model for People {
         match action {
             PersonAction::Apply { resource, object, summary } => apply(world, &resource, object, &summary),
             PersonAction::Replace { resource, object } => replace(world, &resource, object),
+            PersonAction::Copy { resource, name } => {
+                let live = world.server().get(&resource, "default", &name)?;
+                let mut object = foreign_object(&resource, &name);
+                for field in ["labels", "annotations"] {
+                    object["metadata"][field] = live["metadata"][field].clone();
+                }
+                replace(world, &resource, object).map(|text| format!("{text}, with the labels of the former"))
+            }
+            PersonAction::RemoveLabels { resource, name } => {
+                let mut object = Value::clone(&*world.server().get(&resource, "default", &name)?);
+                object["metadata"]["labels"] = json!({});
+                let edited = world.server().update(&resource, object).ok()?;
+                world.update_foreign(&resource, &edited);
+                Some(format!("remove the labels of {resource}/{name}"))
+            }
+            PersonAction::PauseRollouts { resource, name, paused } => pause_rollouts(world, &resource, &name, paused),
             PersonAction::EditWorkload { resource, name, replicas } => edit_workload(world, &resource, &name, replicas),
             PersonAction::Delete { resource, name } => {
                 world.remove_foreign(&resource, "default", &name);
+                world.remove_input(&resource, "default", &name);
                 world.server().delete(&resource, "default", &name, None).ok()?;
                 Some(format!("delete {resource}/{name}"))
             }
@@ -100,6 +130,25 @@ impl Model for People {
             }
         }
     }
+
+    fn settle(&mut self, world: &mut World) {
+        for service in &USER_SERVICES {
+            let live = world.server().get(service.resource, "default", service.name);
+            if live.is_some_and(|live| operator::is_rollout_paused(&live)) {
+                pause_rollouts(world, service.resource, service.name, false);
+            }
+        }
+    }
+}
+
+/// Pauses the rollouts of a service, or resumes them.
+fn pause_rollouts(world: &mut World, resource: &str, name: &str, paused: bool) -> Option<String> {
+    let mut service = Value::clone(&*world.server().get(resource, "default", name)?);
+    let annotation = operator::rollout_pause_annotation(service["apiVersion"].as_str().unwrap_or_default());
+    service["metadata"]["annotations"][annotation] = json!(paused.to_string());
+    let written = world.server().update(resource, service).ok()?;
+    world.add_input(resource, &written);
+    Some(format!("{} the rollouts of {resource}/{name}", if paused { "pause" } else { "resume" }))
 }
 
 fn apply_service(service: &UserService, random: &mut fastrand::Rng) -> PersonAction {
@@ -125,15 +174,17 @@ fn edit_lease(world: &World, random: &mut fastrand::Rng) -> PersonAction {
 }
 
 /// Creates an object, or replaces its spec.
-fn apply(world: &World, resource: &str, object: Value, summary: &str) -> Option<String> {
+fn apply(world: &mut World, resource: &str, object: Value, summary: &str) -> Option<String> {
     let (namespace, name) = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
     if let Some(live) = world.server().get(resource, &namespace, &name) {
         let mut edited = Value::clone(&live);
         edited["spec"] = object["spec"].clone();
-        world.server().update(resource, edited).ok()?;
+        let written = world.server().update(resource, edited).ok()?;
+        world.add_input(resource, &written);
         return Some(format!("edit {resource}/{name}: {summary}"));
     }
-    world.server().create(resource, object).ok()?;
+    let written = world.server().create(resource, object).ok()?;
+    world.add_input(resource, &written);
     Some(format!("create {resource}/{name}: {summary}"))
 }
 

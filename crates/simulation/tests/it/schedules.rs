@@ -25,6 +25,7 @@ fn read(name: &str) -> Schedule {
 #[rstest]
 #[case("objects-of-a-deleted-service", Mistake::StaleOwner, "the number of writes is bounded")]
 #[case("event-after-a-conflict", Mistake::IgnoredConflict, "each recorded selection has an Event")]
+#[case("object-of-the-same-name", Mistake::ForcedCreate, "no foreign object is changed")]
 #[case("obsolete-object-replaced", Mistake::NoPreconditions, "no foreign object is changed")]
 // spec: TOP-72
 #[case("replica-before-its-group", Mistake::IgnoredError, "the PodGroup changes before its replicas")]
@@ -43,6 +44,7 @@ fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake, #[ca
 )]
 #[case::removed_replica_was_updated_although_there_was_no_room("removed-replica-without-room")]
 #[case::replicas_waited_for_each_other_to_complete_their_gang("gang-with-larger-replicas")]
+#[case::additional_replica_held_the_accelerators_of_its_gang("gang-with-two-larger-roles")]
 fn schedule_keeps_all_invariants(#[case] name: &str) {
     assert_eq!(replay(&read(name), None), None);
 }

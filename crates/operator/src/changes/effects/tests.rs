@@ -81,8 +81,8 @@ fn class(free: i64, vendor: &str) -> Value {
 }
 
 #[rstest]
-#[case::more_capacity(class(1, "a"), class(2, "a"), "WaitingServices")]
-#[case::less_capacity(class(2, "a"), class(1, "a"), "")]
+#[case::more_capacity(class(1, "a"), class(2, "a"), "Class(\"h100\") WaitingServices")]
+#[case::less_capacity(class(2, "a"), class(1, "a"), "Class(\"h100\")")]
 #[case::edited(
     class(1, "a"),
     class(1, "b"),
@@ -121,9 +121,9 @@ fn service(image: &str, class: Option<&str>) -> Value {
 #[rstest]
 #[case::created(Value::Null, service("a", None), "ome.io/n/s")]
 #[case::edited(service("a", Some("x")), service("b", Some("x")), "ome.io/n/s")]
-#[case::decided(service("a", None), service("a", Some("x")), "")]
+#[case::other_status(service("a", None), service("a", Some("x")), "ome.io/n/s")]
 #[case::own_status_write(service("a", Some("x")), service("a", Some("x")), "")]
-#[case::changed_selection(service("a", Some("x")), service("a", Some("y")), "OtherWaitingServices(n/s)")]
+#[case::changed_selection(service("a", Some("x")), service("a", Some("y")), "OtherWaitingServices(n/s) ome.io/n/s")]
 #[case::deleted(service("a", Some("x")), Value::Null, "WaitingServices")]
 fn effects_of_a_service(#[case] old: Value, #[case] new: Value, #[case] expect: &str) {
     assert_eq!(summary(&object_change(OME_SERVICE, old, new)), expect);
