@@ -82,7 +82,9 @@ fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mu
                 && document.name() == plan.name
                 && namespace(document) == plan.namespace
         };
-        findings.extend(plans.iter().find(is_planned).into_iter().flat_map(plan_findings));
+        let with_shipped = !shipped.is_empty();
+        let plan = plans.iter().find(is_planned).into_iter();
+        findings.extend(plan.flat_map(|plan| plan_findings(plan, with_shipped)));
     }
     Ok(())
 }
@@ -95,8 +97,9 @@ const MISSING_OBJECTS: [(api::Code, &str); 3] = [
 ];
 
 /// Returns the reason why the service cannot be planned, as a warning if the cluster may have what the manifests lack; other reasons
-/// depend on nodes. Of a role-based service, also returns the warnings, which need no cluster.
-fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
+/// depend on nodes. `with_shipped`: whether the service was planned with the shipped objects. Of a role-based service, also returns the
+/// warnings, which need no cluster.
+fn plan_findings(plan: &ServicePlan, with_shipped: bool) -> Vec<Finding> {
     let is_role_based = plan.api_version != ome::API_VERSION;
     let path = if is_role_based { "spec.roles" } else { "" };
     let code = error::ALL.iter().find(|code| !plan.feasible && code.as_str() == plan.reason);
@@ -107,7 +110,8 @@ fn plan_findings(plan: &ServicePlan) -> Vec<Finding> {
         };
         finding.with_hint(code.remedy())
     });
-    let missing = MISSING_OBJECTS.iter().find(|(code, _)| !plan.feasible && code.as_str() == plan.reason);
+    let is_missing = |(code, _): &&(api::Code, &str)| with_shipped && !plan.feasible && code.as_str() == plan.reason;
+    let missing = MISSING_OBJECTS.iter().find(is_missing);
     let missing = missing.map(|(_, field)| {
         Finding::warning(*field, plan.message.clone())
             .with_hint("ignore this if the cluster has the object, which this command does not read")

@@ -20,6 +20,8 @@ fn warns_about_unknown_field() {
     insta::assert_snapshot!(stdout, @r"
     warning: f.yaml, document 1 (InferenceService x), spec.egnine: unknown field `egnine`; the API server drops it
       hint: did you mean `engine`?
+    warning: f.yaml, document 1 (InferenceService x), spec.model.name: Model m not found: no BaseModel default/m and no ClusterBaseModel m exists; create it or correct spec.model.name
+      hint: ignore this if the cluster has the object, which this command does not read
     ");
 }
 
