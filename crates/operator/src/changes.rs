@@ -5,7 +5,7 @@ mod effects;
 mod failed_changes;
 
 use apimachinery::{CaughtPanic, catch_panic};
-use cluster::{Change, Kind, NamespacedName, Watches, WorkQueue};
+use cluster::{Change, Kind, LeaderElectionTimings, NamespacedName, Watches, WorkQueue};
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -155,6 +155,10 @@ fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queu
     for work in work {
         let items = match work {
             Work::Item(item) => vec![item],
+            Work::LateStatus(item) => {
+                queue.add_at(item, Instant::now() + LeaderElectionTimings::default().lease_duration);
+                continue;
+            }
             Work::AffectedClasses => classes(affected_classes.to_vec()),
             Work::LinkedClasses => classes(linked_classes(&context.stores)),
             Work::AllClasses => classes(context.state.inventory.class_names()),

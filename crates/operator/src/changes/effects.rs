@@ -53,6 +53,9 @@ pub(crate) enum WatchEffect {
 pub(crate) enum Work {
     /// One item.
     Item(WorkItem),
+    /// An item with a status that is not the operator's last one. It is processed after the longest term of another leader, so that two
+    /// leaders do not correct each other.
+    LateStatus(WorkItem),
     /// The status of the classes whose nodes or free capacity the change affected.
     AffectedClasses,
     /// The status of the classes that are linked to a ResourceFlavor.
@@ -157,10 +160,10 @@ fn service_effects(kind: Kind, key: &NamespacedName, old: Option<&Value>, new: O
         None => vec![Work::WaitingServices].into(),
         Some(_) if differ(old, new, user_fields) => vec![Work::Item(WorkItem::Service(kind, key.clone()))].into(),
         Some(_) if has_released_claim => {
-            vec![Work::OtherWaitingServices(key.clone()), Work::Item(WorkItem::Service(kind, key.clone()))].into()
+            vec![Work::OtherWaitingServices(key.clone()), Work::LateStatus(WorkItem::Service(kind, key.clone()))].into()
         }
         Some(_) if differ(old, new, |service| service["status"].clone()) => {
-            vec![Work::Item(WorkItem::Service(kind, key.clone()))].into()
+            vec![Work::LateStatus(WorkItem::Service(kind, key.clone()))].into()
         }
         Some(_) => Effects::default(),
     }
@@ -197,7 +200,7 @@ fn class_effects(old: Option<&Value>, new: Option<&Value>) -> Effects {
         let status_differs = differ(old, new, |class| class["status"].clone());
         let late_status = new
             .filter(|_| status_differs)
-            .map(|class| Work::Item(WorkItem::Class(metadata_field(class, "name").to_owned())));
+            .map(|class| Work::LateStatus(WorkItem::Class(metadata_field(class, "name").to_owned())));
         let waiting = has_freed_capacity(old, new).then_some(Work::WaitingServices);
         return late_status.into_iter().chain(waiting).collect::<Vec<_>>().into();
     }

@@ -17,6 +17,7 @@ fn summary(change: &Change) -> String {
     let effects = effects(change);
     let work = |work: &Work| match work {
         Work::Item(WorkItem::Service(kind, key)) => format!("{}/{key}", kind.group),
+        Work::LateStatus(item) => format!("late:{item:?}"),
         Work::Item(item) => format!("{item:?}"),
         Work::OtherWaitingServices(key) => format!("OtherWaitingServices({key})"),
         Work::BlockedServices(namespace) => format!("BlockedServices({namespace})"),
@@ -81,8 +82,8 @@ fn class(free: i64, vendor: &str) -> Value {
 }
 
 #[rstest]
-#[case::more_capacity(class(1, "a"), class(2, "a"), "Class(\"h100\") WaitingServices")]
-#[case::less_capacity(class(2, "a"), class(1, "a"), "Class(\"h100\")")]
+#[case::more_capacity(class(1, "a"), class(2, "a"), "late:Class(\"h100\") WaitingServices")]
+#[case::less_capacity(class(2, "a"), class(1, "a"), "late:Class(\"h100\")")]
 #[case::edited(
     class(1, "a"),
     class(1, "b"),
@@ -121,12 +122,13 @@ fn service(image: &str, class: Option<&str>) -> Value {
 #[rstest]
 #[case::created(Value::Null, service("a", None), "ome.io/n/s")]
 #[case::edited(service("a", Some("x")), service("b", Some("x")), "ome.io/n/s")]
-#[case::other_status(service("a", None), service("a", Some("x")), "ome.io/n/s")]
+#[case::other_status(service("a", None), service("a", Some("x")), "LATE")]
 #[case::own_status_write(service("a", Some("x")), service("a", Some("x")), "")]
-#[case::changed_selection(service("a", Some("x")), service("a", Some("y")), "OtherWaitingServices(n/s) ome.io/n/s")]
+#[case::changed_selection(service("a", Some("x")), service("a", Some("y")), "OtherWaitingServices(n/s) LATE")]
 #[case::deleted(service("a", Some("x")), Value::Null, "WaitingServices")]
 fn effects_of_a_service(#[case] old: Value, #[case] new: Value, #[case] expect: &str) {
-    assert_eq!(summary(&object_change(OME_SERVICE, old, new)), expect);
+    let late = format!("late:{:?}", WorkItem::Service(OME_SERVICE, NamespacedName::new("n", "s")));
+    assert_eq!(summary(&object_change(OME_SERVICE, old, new)).replace(&late, "LATE"), expect);
 }
 
 fn owned(kind: &str) -> Value {
