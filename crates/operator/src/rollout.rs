@@ -77,6 +77,15 @@ pub(crate) struct WaitingUpdates {
     pub(crate) sets: BTreeSet<String>,
 }
 
+/// The existing gang of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveGang<'a> {
+    /// Its PodGroup.
+    pub(crate) group: Option<&'a Value>,
+    /// Replicas that the service has no longer. Those that the PodGroup requires stop once it has changed.
+    pub(crate) removed: Vec<LiveWorkload>,
+}
+
 /// Rollouts by role name.
 pub(crate) type Rollouts = BTreeMap<String, Rollout>;
 
@@ -243,14 +252,14 @@ fn min_ready_time_end(live: &LiveWorkload) -> Option<Timestamp> {
 }
 
 /// Returns the desired objects with the action for each of them. A PodGroup is applied first, and is retained as long
-/// as Pods of an earlier template belong to it. `live_group` is the existing one.
+/// as Pods of an earlier template belong to it.
 pub(crate) fn desired_objects(
     service: &Value,
     objects: &[Value],
     workloads: &[PlannedWorkload],
     rollouts: &Rollouts,
     strategies: &RolloutStrategies,
-    live_group: Option<&Value>,
+    live_gang: &LiveGang<'_>,
 ) -> Vec<DesiredObject> {
     let paused = is_rollout_paused(service);
     let live_set = |planned: &Value| {
@@ -268,7 +277,8 @@ pub(crate) fn desired_objects(
         |live: &Value, planned: &Value| !waits(planned) && adds_pods_to_gang_of_all(live, planned, objects);
     // The PodGroup counts the planned members.
     let is_group_deferred = objects.iter().any(|object| is_in_gang(object) && waits(object));
-    let counts = |set: &Value| live_group.is_some_and(|group| counts_member(group, set));
+    let counts = |set: &Value| live_gang.group.is_some_and(|group| counts_member(group, set));
+    let requires = |set: &Value| live_gang.group.is_some_and(|group| requires_member(group, set));
     let action = |object: &Value| match object["kind"] == POD_GROUP.kind {
         true if is_group_deferred => DesiredObject::Defer(object.clone()),
         true => DesiredObject::ApplyFirst(object.clone()),
@@ -283,6 +293,10 @@ pub(crate) fn desired_objects(
         }
     };
     let mut desired: Vec<DesiredObject> = objects.iter().map(action).collect();
+    if is_group_deferred {
+        let required = live_gang.removed.iter().filter(|set| requires(&set.object));
+        desired.extend(required.map(|set| DesiredObject::Defer(Value::clone(&set.object))));
+    }
     let is_deferred_set =
         |object: &DesiredObject| matches!(object, DesiredObject::Defer(set) if set["kind"] == LEADER_WORKER_SET.kind);
     if desired.iter().any(is_deferred_set) && !objects.iter().any(|object| object["kind"] == POD_GROUP.kind) {
@@ -356,6 +370,12 @@ fn counts_member(group: &Value, set: &Value) -> bool {
         })
 }
 
+/// Returns whether the gang of a PodGroup starts only with this replica.
+pub(crate) fn requires_member(group: &Value, set: &Value) -> bool {
+    let task = set["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"][TASK_SPEC].as_str();
+    task.is_some_and(|task| group["spec"]["minTaskMember"].get(task).is_some())
+}
+
 /// Returns whether a LeaderWorkerSet is a member of a gang.
 pub(crate) fn is_in_gang(set: &Value) -> bool {
     let template = &set["spec"]["leaderWorkerTemplate"]["workerTemplate"];
@@ -409,7 +429,14 @@ mod tests {
             .map(|set| ready_workload(metadata_field(set, "name"), set.clone(), live_image, is_live_in_gang))
             .collect();
         let rollouts = rollouts(service, &workloads, &WaitingUpdates::default(), Timestamp::UNIX_EPOCH);
-        actions(&desired_objects(service, &planned, &workloads, &rollouts, &RolloutStrategies::default(), None))
+        actions(&desired_objects(
+            service,
+            &planned,
+            &workloads,
+            &rollouts,
+            &RolloutStrategies::default(),
+            &LiveGang::default(),
+        ))
     }
 
     #[test]
@@ -520,7 +547,7 @@ mod tests {
         let objects: Vec<Value> = [group].into_iter().chain(sets).collect();
         let rollouts = rollouts(&service, &workloads, &waiting, Timestamp::UNIX_EPOCH);
         let strategies = RolloutStrategies::default();
-        let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies, None);
+        let desired = desired_objects(&service, &objects, &workloads, &rollouts, &strategies, &LiveGang::default());
         assert_eq!(actions(&desired), expected);
     }
 
@@ -529,8 +556,14 @@ mod tests {
         let service = service(json!({"fusioninfer.io/rollout-paused": "true"}), Value::Null);
         assert_eq!(planned_actions(&service, "old", false, false), ["defer s-w-0", "defer s-w-1", "defer s"]);
         let deployment = json!({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
-        let desired =
-            desired_objects(&service, &[deployment], &[], &BTreeMap::new(), &RolloutStrategies::default(), None);
+        let desired = desired_objects(
+            &service,
+            &[deployment],
+            &[],
+            &BTreeMap::new(),
+            &RolloutStrategies::default(),
+            &LiveGang::default(),
+        );
         assert_eq!(desired[0].object()["spec"], json!({"replicas": 3, "paused": true}));
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use cluster::{
     ApplyOutcome, ApplyResult, Convergence, DesiredObject, Error, Kind, NamespacedName, is_served, is_terminating,
-    metadata_field,
+    kind_and_name, metadata_field,
 };
 use jiff::{SignedDuration, Timestamp};
 use plan::{Claim, Service, ServicePlan, Snapshot};
@@ -22,7 +22,7 @@ use crate::kinds::{
 };
 use crate::ome_status::OmeObservations;
 use crate::replacement::{Replacement, Routes};
-use crate::rollout::{Rollouts, WaitingUpdates, is_rollout_paused};
+use crate::rollout::{LiveGang, Rollouts, WaitingUpdates, is_rollout_paused};
 use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
 use crate::selection::{self, Selection};
@@ -288,15 +288,21 @@ pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &Service
     let inventory = context.state.inventory.current();
     let routes = routes(context, service, &workloads);
     let existing = routes.surge_replicas.as_slice();
-    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, existing, workload_reader(context), &inventory);
+    let reader = workload_reader(context);
+    let group = context.stores.get_owned_by(POD_GROUP, &NamespacedName::from_object(service), service);
+    let group = group.as_deref();
+    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, existing, group, reader, &inventory);
     let waiting =
         WaitingUpdates { roles: surge_replicas.waiting_roles(), sets: routes.last_sets(&plan.objects, &workloads) };
     let rollouts = rollout::rollouts(service, &workloads, &waiting, context.now());
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory, is_rollout_paused(service));
-    let group = context.stores.get_owned_by(POD_GROUP, &NamespacedName::from_object(service), service);
-    let mut objects =
-        rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies, group.as_deref());
-    objects.extend(surge_replicas.desired_objects(existing, &waiting));
+    let live_gang = LiveGang { group, removed: reader.removed_replicas(service, &workloads) };
+    let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies, &live_gang);
+    let surges = surge_replicas.desired_objects(existing, &waiting);
+    // An additional replica takes the place of a removed one of its name.
+    objects
+        .retain(|object| !surges.iter().any(|surge| kind_and_name(surge.object()) == kind_and_name(object.object())));
+    objects.extend(surges);
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
     let has_listed_pods = context.stores.has_synced(POD);
     let replacement = Replacement::new(service, &workloads, obsolete, has_listed_pods, &inventory);

@@ -26,6 +26,7 @@ use serde_json::Value;
 use crate::replacement::{SurgeUpdate, serving_pods};
 use crate::rollout::{
     WaitingUpdates, adds_pods_to_gang_of_all, has_subgroups, is_in_gang, is_rollout_paused, replica_state,
+    requires_member,
 };
 use crate::workloads::{LiveWorkload, PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
 
@@ -35,8 +36,6 @@ pub(crate) struct SurgeReplicas {
     roles: BTreeMap<String, SurgeReplica>,
     /// Roles that are not updated yet because an additional replica starts: with that of another role of their gang, for example.
     waiting: BTreeSet<String>,
-    /// Replicas that the service has no longer. They stop once the PodGroup of their gang changes, which counts them.
-    retained: Vec<Value>,
 }
 
 /// The additional replica of a role.
@@ -363,12 +362,13 @@ impl RoleReplicas<'_> {
 
 impl SurgeReplicas {
     /// Returns the additional replicas of the roles of a service. `workloads` are its planned workloads, and `existing` its
-    /// existing additional replicas.
+    /// existing additional replicas. `live_group` is its PodGroup.
     pub(crate) fn new(
         service: &Value,
         plan: &ServicePlan,
         workloads: &[PlannedWorkload],
         existing: &[PlannedWorkload],
+        live_group: Option<&Value>,
         reader: WorkloadReader<'_>,
         inventory: &Inventory,
     ) -> SurgeReplicas {
@@ -383,8 +383,9 @@ impl SurgeReplicas {
         let removed = reader.removed_replicas(service, workloads);
         let mut surge_replicas = SurgeReplicas::default();
         for roles in groups {
-            let counts_removed = roles.iter().any(|role| role.replicas.is_in_gang()) && !has_subgroups(&plan.objects);
-            let stops_with_update = |set: &LiveWorkload| counts_removed && is_in_gang(&set.object);
+            let is_gang = roles.iter().any(|role| role.replicas.is_in_gang());
+            let stops_with_update =
+                |set: &LiveWorkload| is_gang && live_group.is_some_and(|group| requires_member(group, &set.object));
             let state = GroupState::new(&roles, paused);
             let is_other = |set: &&LiveWorkload| !roles.iter().any(|role| role.replicas.is_surplus(set));
             let removed = removed.iter().filter(is_other).map(|set| (set, stops_with_update(set))).collect();
@@ -394,8 +395,6 @@ impl SurgeReplicas {
                 // A role that is down and retains its size is updated: its update may repair it.
                 let waiting = group.roles.iter().filter(|role| role.state.serves || role.state.is_outdated);
                 surge_replicas.waiting.extend(waiting.map(|role| role.name.to_owned()));
-                let retained = group.removed.iter().filter(|(_, stops_with_update)| *stops_with_update);
-                surge_replicas.retained.extend(retained.map(|(set, _)| Value::clone(&set.object)));
             }
             for (role, step) in steps {
                 let surge_replica = role.replicas.surge_replica(step, paused, reader.now);
@@ -414,7 +413,7 @@ impl SurgeReplicas {
             .iter()
             .map(|workload| &workload.planned)
             .filter(|set| waiting.sets.contains(metadata_field(set, "name")));
-        for set in self.retained.iter().chain(waiting) {
+        for set in waiting {
             let name = metadata_field(set, "name");
             if !desired.iter().any(|other| metadata_field(other.object(), "name") == name) {
                 desired.push(DesiredObject::Defer(set.clone()));

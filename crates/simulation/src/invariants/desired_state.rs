@@ -68,9 +68,12 @@ fn gang_pods(replica: &Value) -> u64 {
     if is_in_gang { group["size"].as_u64().unwrap_or(1) } else { 0 }
 }
 
-/// Returns the roles whose rollout waits for a replica in whose place an object of a person is.
+/// Returns the roles whose rollout waits for a replica in whose place an object of a person is, and those of the gang that starts
+/// with this replica.
 fn blocked_roles<'a>(world: &World, plan: &'a ServicePlan) -> BTreeSet<&'a str> {
-    roles(plan.objects.iter().filter(|planned| is_foreign(world, planned)))
+    let blocked = roles(plan.objects.iter().filter(|planned| is_foreign(world, planned)));
+    let is_gang = plan.objects.iter().any(is_pod_group);
+    if is_gang && !blocked.is_empty() { roles(plan.objects.iter()) } else { blocked }
 }
 
 /// Returns the roles of the replicas among objects.
