@@ -215,6 +215,8 @@ impl ScoringNotes {
                 notes.classes_without_figures.push(class.class.name.clone());
             }
         }
+        // The order of the classes in the input has no meaning.
+        notes.classes_without_figures.sort_unstable();
         let kinds = || values.iter().filter_map(|class| class.price).map(|price| price.kind);
         let first = kinds().min().filter(|_| ranks_by_price);
         if values.iter().any(|class| class.ranking == RankingPolicy::Cost) && first.is_none() {

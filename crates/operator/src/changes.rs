@@ -156,7 +156,9 @@ fn enqueue(context: &Context, work: Vec<Work>, affected_classes: &[String], queu
         let items = match work {
             Work::Item(item) => vec![item],
             Work::LateStatus(item) => {
-                queue.add_at(item, Instant::now() + LeaderElectionTimings::default().lease_duration);
+                let now = Instant::now();
+                let term = LeaderElectionTimings::default().lease_duration;
+                queue.add_at(item, now.checked_add(term).unwrap_or(now));
                 continue;
             }
             Work::AffectedClasses => classes(affected_classes.to_vec()),

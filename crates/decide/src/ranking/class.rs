@@ -8,6 +8,7 @@ use crate::capacity::{EligibleNodes, PodShape};
 use crate::decision::Eligibility;
 use crate::demand::{ClassSelector, Model, RankingPolicy};
 use crate::engine::RejectedContext;
+use crate::engine_memory::ModelMemory;
 use crate::fit::{self, AcceleratorFit};
 use crate::match_context::MatchContext;
 use crate::nodes::UnschedulableNodes;
@@ -214,7 +215,7 @@ fn ranked_class<'a>(
         emulated_format: emulated_format(context, class),
         rejected_context: context
             .engine_settings(class)
-            .rejected_context(context.model_memory.and_then(|memory| memory.max_context())),
+            .rejected_context(context.model_memory.and_then(ModelMemory::max_context)),
         precision_position: context.precision_position(class),
         eligibility: Eligibility {
             shape,

@@ -62,10 +62,10 @@ impl Model for Definitions {
             }
         }
         for (resource, object) in supply() {
-            if world.server().get(resource, "", object::name(&object)).is_none() {
-                if let Ok(created) = world.server().create(resource, object) {
-                    world.add_input(resource, &created);
-                }
+            if world.server().get(resource, "", object::name(&object)).is_none()
+                && let Ok(created) = world.server().create(resource, object)
+            {
+                world.add_input(resource, &created);
             }
         }
     }

@@ -10,7 +10,9 @@ use kube::Api;
 use kube::api::PostParams;
 use rstest::rstest;
 use serde_json::{Value, json};
-use simulation::{AnyModel, Fault, Injection, Invariant, Model, ProcessContext, RequestClass, Seed, Simulation, World};
+use simulation::{
+    AnyModel, Fault, Faults, Injection, Invariant, Model, ProcessContext, RequestClass, Seed, Simulation, World,
+};
 
 const RESOURCE: &str = "configmaps";
 const PREFIX: &str = "written-";
@@ -113,7 +115,7 @@ impl Model for Cable {
     }
 
     fn settle(&mut self, world: &mut World) {
-        world.faults("counter").into_iter().for_each(|faults| faults.clear());
+        world.faults("counter").into_iter().for_each(Faults::clear);
     }
 }
 
