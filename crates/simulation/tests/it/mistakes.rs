@@ -13,7 +13,7 @@ const MAX_SEEDS: u64 = 30;
 #[case(Mistake::NoLeaderElection, 0, "only the leader writes")]
 #[case(Mistake::IgnoredError, 0, "only the leader writes")]
 #[case(Mistake::NoRelist, 0, "a second pass writes nothing")]
-#[case(Mistake::EarlyStatus, 0, "the status agrees with the objects")]
+#[case(Mistake::EarlyStatus, 0, "the cluster becomes quiet")]
 #[case(Mistake::NoPruning, 0, "the objects are those of the plan")]
 #[case(Mistake::OwnershipByAnnotation, 100, "no foreign object is changed")]
 #[case(Mistake::OtherFieldManager, 0, "the objects are those of the plan")]
