@@ -290,13 +290,12 @@ pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &Service
     let existing = routes.surge_replicas.as_slice();
     let reader = workload_reader(context);
     let group = context.stores.get_owned_by(POD_GROUP, &NamespacedName::from_object(service), service);
-    let group = group.as_deref();
-    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, existing, group, reader, &inventory);
+    let live_gang = LiveGang { group: group.as_deref(), removed: reader.removed_replicas(service, &workloads) };
+    let surge_replicas = SurgeReplicas::new(service, plan, &workloads, existing, &live_gang, reader, &inventory);
     let waiting =
         WaitingUpdates { roles: surge_replicas.waiting_roles(), sets: routes.last_sets(&plan.objects, &workloads) };
     let rollouts = rollout::rollouts(service, &workloads, &waiting, context.now());
     let strategies = rollout_strategies(&workloads, &plan.user_strategies, &inventory, is_rollout_paused(service));
-    let live_gang = LiveGang { group, removed: reader.removed_replicas(service, &workloads) };
     let mut objects = rollout::desired_objects(service, &plan.objects, &workloads, &rollouts, &strategies, &live_gang);
     let surges = surge_replicas.desired_objects(existing, &waiting);
     // An additional replica takes the place of a removed one of its name.

@@ -11,6 +11,8 @@
 //!
 //! Every reconcile derives the step from the live objects, so restarts of the operator and further edits need no special handling.
 
+mod step;
+
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice;
@@ -25,10 +27,11 @@ use serde_json::Value;
 
 use crate::replacement::{SurgeUpdate, serving_pods};
 use crate::rollout::{
-    WaitingUpdates, adds_pods_to_gang_of_all, has_subgroups, is_in_gang, is_rollout_paused, replica_state,
+    LiveGang, WaitingUpdates, adds_pods_to_gang_of_all, has_subgroups, is_in_gang, is_rollout_paused, replica_state,
     requires_member,
 };
 use crate::workloads::{LiveWorkload, PlannedWorkload, WorkloadReader, group_size, is_surge_replica, pod_template};
+use step::{GroupState, RoleState, SurgeStep};
 
 /// The additional replicas of the roles of a service, by name of the role.
 #[derive(Clone, Debug, Default)]
@@ -48,50 +51,6 @@ struct SurgeReplica {
     stopping: Option<String>,
     /// When it counts as ready; no watch event announces it.
     ready_at: Option<Timestamp>,
-}
-
-/// Step of the update of a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SurgeStep {
-    /// The additional replica starts. The others are not updated yet.
-    Start,
-    /// The others are not updated yet, and the additional replica stops, because a role of the gang needs its accelerators in order to
-    /// serve.
-    Wait,
-    /// The others are updated. The additional replica serves until one of them is ready.
-    Serve,
-    /// The others are updated in place because there are no accelerators for an additional replica.
-    NoCapacity,
-}
-
-/// State of the replicas of a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RoleState {
-    /// Whether a replica of the planned size and port is ready.
-    updated_is_ready: bool,
-    /// Whether all replicas have another size or port than planned, and no additional one is ready instead of them.
-    is_outdated: bool,
-    /// Whether no replica serves, additional ones included, and one waits for nodes.
-    waits_for_nodes: bool,
-    /// Whether a replica serves, additional ones included.
-    serves: bool,
-    /// Whether there is an additional replica, or Pods of one that was deleted.
-    has_surge: bool,
-    /// Whether an additional replica of the current plan is ready.
-    surge_is_ready: bool,
-}
-
-/// State of the roles that are updated at the same time: those of a gang, or one role outside of a gang.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct GroupState {
-    /// Whether the rollout is paused.
-    paused: bool,
-    /// Whether no role waits for its additional replica.
-    surges_are_ready: bool,
-    /// Whether a role does not serve for lack of nodes.
-    waits_for_nodes: bool,
-    /// Whether Pods of a deleted additional replica still hold their accelerators. The capacity is known once they have stopped.
-    is_stopping: bool,
 }
 
 /// The replicas of a role.
@@ -124,57 +83,6 @@ struct Group<'a> {
     /// The objects of the plan.
     objects: &'a [Value],
 }
-
-// === impl SurgeStep ===
-
-impl SurgeStep {
-    /// Returns the step for `step`, with which the role continues if it has accelerators. `lacks_accelerators`: whether the updated
-    /// replicas fit only without the additional ones. `starves`: whether the replicas that wait for nodes do. They are only called when
-    /// they are needed.
-    fn choose(
-        step: SurgeStep,
-        group: GroupState,
-        lacks_accelerators: impl FnOnce() -> bool,
-        starves: impl FnOnce() -> bool,
-    ) -> SurgeStep {
-        let may_be_given_up = match step {
-            SurgeStep::Start => !group.is_stopping,
-            _ => group.waits_for_nodes,
-        };
-        match step {
-            step if group.paused => step,
-            _ if may_be_given_up && lacks_accelerators() => SurgeStep::NoCapacity,
-            SurgeStep::Start if group.waits_for_nodes && starves() => SurgeStep::Wait,
-            step => step,
-        }
-    }
-
-    /// Whether the other replicas are not updated yet.
-    fn waits(self) -> bool {
-        matches!(self, SurgeStep::Start | SurgeStep::Wait)
-    }
-}
-
-// === impl RoleState ===
-
-impl RoleState {
-    /// Whether the role needs an additional replica. A probe that fails once does not end an update that has begun.
-    fn needs_surge(&self) -> bool {
-        !self.updated_is_ready && (self.has_surge || (self.is_outdated && self.serves))
-    }
-
-    /// Returns the step if there are accelerators for the additional replica, or `None` if the role needs none.
-    fn step(self, group: GroupState) -> Option<SurgeStep> {
-        match self {
-            state if !state.needs_surge() => None,
-            RoleState { is_outdated: true, .. } if group.surges_are_ready && !group.paused => Some(SurgeStep::Serve),
-            RoleState { is_outdated: true, .. } => Some(SurgeStep::Start),
-            _ => Some(SurgeStep::Serve),
-        }
-    }
-}
-
-// === impl GroupState ===
 
 impl GroupState {
     fn new(roles: &[Role<'_>], paused: bool) -> GroupState {
@@ -362,13 +270,13 @@ impl RoleReplicas<'_> {
 
 impl SurgeReplicas {
     /// Returns the additional replicas of the roles of a service. `workloads` are its planned workloads, and `existing` its
-    /// existing additional replicas. `live_group` is its PodGroup.
+    /// existing additional replicas. `live_gang` is its gang.
     pub(crate) fn new(
         service: &Value,
         plan: &ServicePlan,
         workloads: &[PlannedWorkload],
         existing: &[PlannedWorkload],
-        live_group: Option<&Value>,
+        live_gang: &LiveGang<'_>,
         reader: WorkloadReader<'_>,
         inventory: &Inventory,
     ) -> SurgeReplicas {
@@ -380,15 +288,15 @@ impl SurgeReplicas {
         });
         let (gang, others): (Vec<Role<'_>>, Vec<Role<'_>>) = roles.partition(|role| role.replicas.is_in_gang());
         let groups = others.into_iter().map(|role| vec![role]).chain([gang]).filter(|roles| !roles.is_empty());
-        let removed = reader.removed_replicas(service, workloads);
         let mut surge_replicas = SurgeReplicas::default();
         for roles in groups {
             let is_gang = roles.iter().any(|role| role.replicas.is_in_gang());
-            let stops_with_update =
-                |set: &LiveWorkload| is_gang && live_group.is_some_and(|group| requires_member(group, &set.object));
+            let stops_with_update = |set: &LiveWorkload| {
+                is_gang && live_gang.group.is_some_and(|group| requires_member(group, &set.object))
+            };
             let state = GroupState::new(&roles, paused);
             let is_other = |set: &&LiveWorkload| !roles.iter().any(|role| role.replicas.is_surplus(set));
-            let removed = removed.iter().filter(is_other).map(|set| (set, stops_with_update(set))).collect();
+            let removed = live_gang.removed.iter().filter(is_other).map(|set| (set, stops_with_update(set))).collect();
             let group = Group { roles, state, removed, objects: &plan.objects };
             let steps = group.steps(inventory, &|| reader.stopping_pods(service));
             if steps.iter().any(|(_, step)| step.waits()) {
@@ -524,26 +432,8 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::SurgeStep::{NoCapacity, Serve, Start, Wait};
+    use super::SurgeStep::{NoCapacity, Start};
     use super::*;
-
-    const OUTDATED: RoleState = RoleState {
-        updated_is_ready: false,
-        is_outdated: true,
-        waits_for_nodes: false,
-        serves: true,
-        has_surge: false,
-        surge_is_ready: false,
-    };
-    const STARTING: RoleState = RoleState { has_surge: true, ..OUTDATED };
-    /// The additional replica is ready.
-    const READY: RoleState = RoleState { surge_is_ready: true, ..STARTING };
-    /// The others are updated while the additional replica serves.
-    const UPDATING: RoleState = RoleState { is_outdated: false, ..READY };
-    const ALONE: GroupState =
-        GroupState { paused: false, surges_are_ready: false, waits_for_nodes: false, is_stopping: false };
-    const SURGES_READY: GroupState = GroupState { surges_are_ready: true, ..ALONE };
-    const DOWN: GroupState = GroupState { waits_for_nodes: true, ..ALONE };
 
     fn set(index: u8, size: u8) -> Value {
         json!({"kind": "LeaderWorkerSet", "metadata": {"namespace": "n", "name": format!("s-decode-{index}")},
@@ -577,45 +467,12 @@ mod tests {
             others: Vec::new(),
         };
         let now = Timestamp::UNIX_EPOCH;
-        let group = GroupState { is_stopping, ..ALONE };
+        let group = GroupState { paused: false, surges_are_ready: false, waits_for_nodes: false, is_stopping };
         let step = SurgeStep::choose(replicas.state(&[], now).step(group).unwrap(), group, || true, || true);
         assert_eq!(step, if is_stopping { Start } else { NoCapacity });
         let surge = replicas.surge_replica(Start, false, now);
         assert_eq!(surge.sets.len(), sets);
         let roles = [("decode".to_owned(), surge)].into();
         assert_eq!(SurgeReplicas { roles, ..SurgeReplicas::default() }.message().as_deref(), Some(message));
-    }
-
-    /// Columns: state of the role and of its group, whether the updated replicas fit only without the additional ones, and whether the
-    /// replicas that wait for nodes do, expected step.
-    #[rstest]
-    #[case::starts(OUTDATED, ALONE, false, false, Some(Start))]
-    #[case::no_accelerators(OUTDATED, ALONE, true, false, Some(NoCapacity))]
-    #[case::does_not_serve(RoleState { serves: false, ..OUTDATED }, ALONE, false, false, None)]
-    #[case::fails_its_probe_meanwhile(RoleState { serves: false, ..STARTING }, ALONE, false, false, Some(Start))]
-    #[case::earlier_ones_stop(OUTDATED, GroupState { is_stopping: true, ..ALONE }, true, false, Some(Start))]
-    #[case::paused(OUTDATED, GroupState { paused: true, ..ALONE }, true, false, Some(Start))]
-    #[case::another_role_needs_its_nodes(STARTING, DOWN, false, true, Some(Wait))]
-    #[case::another_role_needs_more_nodes(STARTING, DOWN, false, false, Some(Start))]
-    #[case::another_role_is_down_and_fits(STARTING, DOWN, true, true, Some(NoCapacity))]
-    #[case::is_ready(READY, SURGES_READY, true, true, Some(Serve))]
-    #[case::is_ready_while_paused(READY, GroupState { paused: true, ..SURGES_READY }, true, false, Some(Start))]
-    #[case::another_role_of_the_gang_waits(READY, ALONE, false, false, Some(Start))]
-    #[case::others_are_updated(UPDATING, SURGES_READY, true, false, Some(Serve))]
-    #[case::fails_its_probe_while_others_are_updated(RoleState { serves: false, ..UPDATING }, SURGES_READY, true, false, Some(Serve))]
-    #[case::others_need_its_nodes(UPDATING, GroupState { surges_are_ready: true, ..DOWN }, true, false, Some(NoCapacity))]
-    #[case::others_need_more_nodes(UPDATING, GroupState { surges_are_ready: true, ..DOWN }, false, false, Some(Serve))]
-    #[case::edited_while_others_are_updated(RoleState { surge_is_ready: false, ..UPDATING }, SURGES_READY, true, false, Some(Serve))]
-    #[case::updated_in_place(RoleState { has_surge: false, ..UPDATING }, SURGES_READY, true, false, None)]
-    #[case::updated(RoleState { updated_is_ready: true, ..UPDATING }, SURGES_READY, true, false, None)]
-    fn additional_replica_serves_while_others_are_updated(
-        #[case] state: RoleState,
-        #[case] group: GroupState,
-        #[case] lacks_accelerators: bool,
-        #[case] starves: bool,
-        #[case] expected: Option<SurgeStep>,
-    ) {
-        let step = state.step(group);
-        assert_eq!(step.map(|step| SurgeStep::choose(step, group, || lacks_accelerators, || starves)), expected);
     }
 }

@@ -133,25 +133,26 @@ impl WorkloadReader<'_> {
 
     /// Returns the existing additional replicas of a role-based service. After scaling up, one of `planned` may have been one.
     pub(crate) fn surge_replicas(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<PlannedWorkload> {
-        let is_planned = |set: &Value| {
-            planned.iter().any(|workload| metadata_field(&workload.planned, "name") == metadata_field(set, "name"))
-        };
-        let mut sets = self.stores.list_owned_by(LEADER_WORKER_SET, service);
-        sets.retain(|set| is_surge_replica(set) && !is_terminating(set) && !is_planned(set));
-        sets.into_iter().map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
+        let sets = self.unplanned_sets(service, planned).filter(|set| is_surge_replica(set));
+        sets.map(|set| self.read_workload(service, &set, LEADER_WORKER_SET)).collect()
     }
 
     /// Returns the replicas that a role-based service has no longer, other than additional ones. `planned` are its workloads.
     pub(crate) fn removed_replicas(&self, service: &Value, planned: &[PlannedWorkload]) -> Vec<LiveWorkload> {
-        let is_planned = |set: &Value| {
-            planned.iter().any(|workload| metadata_field(&workload.planned, "name") == metadata_field(set, "name"))
-        };
-        let mut sets = self.stores.list_owned_by(LEADER_WORKER_SET, service);
-        sets.retain(|set| !is_surge_replica(set) && !is_terminating(set) && !is_planned(set));
+        let sets = self.unplanned_sets(service, planned).filter(|set| !is_surge_replica(set));
         let workload = |set: Arc<Value>| {
             live_workload(self.stores, service, LEADER_WORKER_SET, &NamespacedName::from_object(&set))
         };
-        sets.into_iter().filter_map(workload).collect()
+        sets.filter_map(workload).collect()
+    }
+
+    /// Returns the LeaderWorkerSets of a service that do not stop and are not among `planned`.
+    fn unplanned_sets(&self, service: &Value, planned: &[PlannedWorkload]) -> impl Iterator<Item = Arc<Value>> {
+        let is_planned = |set: &Value| {
+            planned.iter().any(|workload| metadata_field(&workload.planned, "name") == metadata_field(set, "name"))
+        };
+        let sets = self.stores.list_owned_by(LEADER_WORKER_SET, service).into_iter();
+        sets.filter(move |set| !is_terminating(set) && !is_planned(set))
     }
 
     /// Returns the Pods of a role-based service that stop: they, or their LeaderWorkerSets, were deleted.

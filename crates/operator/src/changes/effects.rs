@@ -65,7 +65,7 @@ pub(crate) enum Work {
     /// All services of both kinds.
     AllServices,
     /// The selecting services that are not ready: a first or better selection may have become possible. The role-based services that
-    /// are updated, which may now have accelerators for an additional replica.
+    /// are not ready or are updated, which may now have accelerators.
     WaitingServices,
     /// The same without one service, whose own write is the change.
     OtherWaitingServices(NamespacedName),

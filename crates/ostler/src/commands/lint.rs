@@ -13,6 +13,13 @@ use crate::manifest_validation::{self, is_error, namespace, without_duplicates};
 use crate::report::names::format_count;
 use crate::{catalog, files, output, report};
 
+/// Reasons why a service cannot be planned that an object of the cluster may remove, and the fields that they concern.
+const MISSING_OBJECTS: [(api::Code, &str); 3] = [
+    (outcome::MODEL_NOT_FOUND, "spec.model.name"),
+    (outcome::RUNTIME_NOT_FOUND, "spec.runtime.name"),
+    (outcome::NO_ENGINE_CONTAINER, "spec"),
+];
+
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
     /// Validate the manifests of these files or directories; `-` is standard input
@@ -88,13 +95,6 @@ fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mu
     }
     Ok(())
 }
-
-/// Reasons why a service cannot be planned that an object of the cluster may remove, and the fields that they concern.
-const MISSING_OBJECTS: [(api::Code, &str); 3] = [
-    (outcome::MODEL_NOT_FOUND, "spec.model.name"),
-    (outcome::RUNTIME_NOT_FOUND, "spec.runtime.name"),
-    (outcome::NO_ENGINE_CONTAINER, "spec"),
-];
 
 /// Returns the reason why the service cannot be planned, as a warning if the cluster may have what the manifests lack; other reasons
 /// depend on nodes. `with_shipped`: whether the service was planned with the shipped objects. Of a role-based service, also returns the

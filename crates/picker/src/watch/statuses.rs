@@ -32,7 +32,7 @@ struct Status {
 // === impl Statuses ===
 
 impl Statuses {
-    /// Returns no statuses. `clock` is the source of the times of later ones.
+    /// Creates an empty collection. `clock` is the source of the times in its statuses.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { pending: Mutex::default(), changed: Notify::new(), clock }
     }

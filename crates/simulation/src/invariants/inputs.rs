@@ -1,8 +1,8 @@
 //! The operator writes only the status of services and of what they select from.
 
 use embedded::Change;
-use serde_json::Value;
 
+use super::foreign_objects::check_unchanged;
 use crate::invariant::Invariant;
 use crate::world::{World, input_fields};
 
@@ -17,22 +17,14 @@ impl Invariant for Inputs {
     }
 
     fn after_change(&mut self, world: &World, change: &Change) -> Result<(), String> {
-        let target = (change.resource.clone(), change.namespace.clone(), change.name.clone());
-        let Some(expected) = world.inputs().get(&target) else { return Ok(()) };
-        // The person may have edited the object after this change.
-        let live = world.server().get(&change.resource, &change.namespace, &change.name);
-        let actual = live.as_deref().map_or(Value::Null, input_fields);
-        if actual == *expected {
-            return Ok(());
-        }
-        Err(format!("{} {}/{} was {expected}, is {actual}", target.0, target.1, target.2))
+        check_unchanged(world, change, world.inputs(), input_fields)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::initial_objects::{MODELS, RUNTIMES, initial_server};

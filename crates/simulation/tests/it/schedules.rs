@@ -45,6 +45,11 @@ fn schedule_finds_the_mistake(#[case] name: &str, #[case] mistake: Mistake, #[ca
 #[case::removed_replica_was_updated_although_there_was_no_room("removed-replica-without-room")]
 #[case::replicas_waited_for_each_other_to_complete_their_gang("gang-with-larger-replicas")]
 #[case::additional_replica_held_the_accelerators_of_its_gang("gang-with-two-larger-roles")]
+#[case::status_that_arrived_late_remained("late-status")]
+#[case::leaders_corrected_each_other("status-of-two-leaders")]
+#[case::removed_replicas_stopped_during_a_pause("paused-gang-scaled-down")]
+#[case::removed_replicas_stopped_before_another_policy("gang-with-another-policy")]
+#[case::gang_was_not_reconciled_when_its_node_was_ready_again("gang-after-a-lost-node")]
 fn schedule_keeps_all_invariants(#[case] name: &str) {
     assert_eq!(replay(&read(name), None), None);
 }
