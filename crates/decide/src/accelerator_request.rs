@@ -1,10 +1,9 @@
 //! Number of accelerators that the manifests request, and what states it.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::merge::origin::{Origin, SettingField};
-use crate::parallelism::Parallelism;
+use crate::merge::origin::SettingField;
+use crate::parallelism::{Parallelism, StatedSize};
 use crate::shape::ReplicaShape;
 
 /// Number of accelerators that runtime and service request.
@@ -35,16 +34,9 @@ pub enum RequestStrength {
     Exact,
 }
 
-/// A number of accelerators and its source.
+/// The settings whose product is a number of accelerators: a resource, or the sizes of parallelism.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatedCount {
-    /// The flag, the environment variable or the resource.
-    pub field: Arc<SettingField>,
-    /// Its value.
-    pub value: u32,
-    /// Who sets the field.
-    pub origin: Origin,
-}
+pub struct StatedCount(Vec<StatedSize>);
 
 // === impl AcceleratorRequest ===
 
@@ -79,15 +71,58 @@ impl AcceleratorRequest {
 
 // === impl StatedCount ===
 
+impl StatedCount {
+    /// Creates a count from its settings; `None` without any.
+    #[must_use]
+    pub fn new(settings: impl IntoIterator<Item = StatedSize>) -> Option<Self> {
+        let settings: Vec<StatedSize> = settings.into_iter().collect();
+        (!settings.is_empty()).then_some(Self(settings))
+    }
+}
+
 impl fmt::Display for StatedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, value, origin } = self;
-        let origin = origin.as_str();
-        match &**field {
-            SettingField::Flag(name) | SettingField::Env(name) | SettingField::Limit(name) => {
-                write!(f, "the {origin} sets {name} to {value}")
+        let mut previous = None;
+        for StatedSize { size, field, origin, .. } in &self.0 {
+            match previous {
+                None => write!(f, "the {} sets ", origin.as_str())?,
+                Some(previous) if previous == origin => f.write_str(" and ")?,
+                Some(_) => write!(f, " and the {} sets ", origin.as_str())?,
             }
-            field => write!(f, "the {origin} sets {field} to {value}"),
+            previous = Some(origin);
+            match &**field {
+                SettingField::Flag(name) | SettingField::Env(name) | SettingField::Limit(name) => {
+                    write!(f, "{name} to {size}")?;
+                }
+                field => write!(f, "{field} to {size}")?,
+            }
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::merge::origin::Origin;
+
+    #[rstest]
+    #[case(&[("--tp", 8, Origin::Runtime)], "the runtime sets --tp to 8")]
+    #[case(&[("--tp", 2, Origin::Service), ("--dp", 4, Origin::Service)], "the service sets --tp to 2 and --dp to 4")]
+    #[case(
+        &[("--tp", 2, Origin::Runtime), ("--dp", 4, Origin::Service)],
+        "the runtime sets --tp to 2 and the service sets --dp to 4"
+    )]
+    fn names_all_settings(#[case] settings: &[(&str, u32, Origin)], #[case] expected: &str) {
+        let settings = settings.iter().map(|(name, size, origin)| {
+            let field = Arc::new(SettingField::Flag((*name).to_owned()));
+            StatedSize { size: *size, field, origin: *origin, in_script: false }
+        });
+        assert_eq!(StatedCount::new(settings).unwrap().to_string(), expected);
+        assert_eq!(StatedCount::new([]), None);
     }
 }

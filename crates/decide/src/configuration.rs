@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::merge::parallelism::ParallelismSettings;
+
 /// Engine configuration for one class: an entry of `acceleratorConfigurations`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassConfiguration {
@@ -27,5 +29,12 @@ impl ClassConfiguration {
     pub fn string_list(&self, field: &str) -> Vec<String> {
         let items = self.runner.get(field).and_then(Value::as_array).into_iter().flatten();
         items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Returns what the configuration states about parallelism.
+    pub(crate) fn parallelism(&self) -> ParallelismSettings {
+        let runner_env = self.runner.get("env").and_then(Value::as_array).into_iter().flatten();
+        let env: Vec<Value> = runner_env.chain(&self.env).cloned().collect();
+        ParallelismSettings::new(&self.string_list("command"), &self.args(), &env)
     }
 }

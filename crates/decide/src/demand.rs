@@ -10,7 +10,7 @@ use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
 use crate::engine::EngineSettings;
 use crate::model_architecture::ModelArchitecture;
-use crate::parallelism::Parallelism;
+use crate::merge::parallelism::ParallelismSettings;
 use crate::reason::Warning;
 use crate::role_placement::RolePlacements;
 use crate::taint::Toleration;
@@ -120,7 +120,7 @@ pub struct ComponentDemand {
     /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
     /// Parallelism that flags or environment variables state.
-    pub parallelism: Parallelism,
+    pub parallelism: ParallelismSettings,
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
     /// CPU and memory of the containers.

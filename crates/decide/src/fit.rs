@@ -12,6 +12,7 @@ use crate::match_context::MatchContext;
 use crate::memory_budget::MemoryBudget;
 use crate::merge;
 use crate::merge::origin::{Origin, SettingField};
+use crate::merge::parallelism::{ParallelismSettings, merge_parallelism};
 use crate::model_architecture::ParallelSizes;
 use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::{ClassRejection, CountLimit};
@@ -229,48 +230,48 @@ impl NodeLayout<'_> {
 /// Returns the number of accelerators that the manifests request on `class`, or without a class. Parallelism of the service
 /// takes precedence over the runtime's, and a configuration for the class over the runtime's own arguments.
 pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&Class>) -> AcceleratorRequest {
-    let configured = |layers: &[&[ClassConfiguration]]| {
-        let strongest_first = layers.iter().rev().flat_map(|layer| layer.iter().rev());
-        let for_class = strongest_first.filter(|configuration| is_for_class(configuration, class));
-        for_class.map(merge::parallelism).fold(Parallelism::default(), Parallelism::or)
-    };
-    let [runtime @ .., service] = &context.configurations;
-    let of_service = context.demand.parallelism.clone().or(configured(&[service]));
+    let mut parallelism = stated_parallelism(context, class);
     let requests_resources = service_requests_resources(context, class);
-    let is_in_script = of_service.is_in_script();
-    let script_accelerators = of_service.accelerators().unwrap_or_else(|| of_service.tensor_groups());
-    // A script may compute other numbers than its flags show; the resources are those of its author.
-    let of_service = if requests_resources { of_service.outside_scripts() } else { of_service };
-    // Resources of the service take precedence over the parallelism of weaker layers (seed 000, Story 5).
-    let of_configurations = if requests_resources { Parallelism::default() } else { configured(runtime) };
-    let of_runtime = if requests_resources { Parallelism::default() } else { context.runtime.parallelism.clone() };
-    let strength = match (&of_service.tensor, &of_runtime.tensor) {
-        _ if is_in_script && !requests_resources => RequestStrength::Hint,
-        (None, Some(size)) if size.in_script && of_configurations.tensor.is_none() => RequestStrength::Exact,
-        (None, _) if !requests_resources => RequestStrength::Minimum,
-        _ => RequestStrength::Exact,
-    };
-    let origin_of_tensor = [
-        (of_service.tensor.is_some(), Origin::Service),
-        (of_configurations.tensor.is_some(), Origin::Configuration),
-        (of_runtime.tensor.is_some(), Origin::Runtime),
-    ];
-    let origin_of_tensor = origin_of_tensor.into_iter().find_map(|(is_stated, origin)| is_stated.then_some(origin));
-    let parallelism = of_service.or(of_configurations).or(of_runtime);
-    let per_node = requested_per_node(context, class);
-    let stated = match (&parallelism.tensor, origin_of_tensor) {
-        (Some(StatedSize { size, field, .. }), Some(origin)) => {
-            Some(StatedCount { field: Arc::clone(field), value: *size, origin })
-        }
-        _ => per_node.clone(),
-    };
-    AcceleratorRequest {
-        parallelism,
-        per_node: per_node.map(|stated| stated.value),
-        strength,
-        stated,
-        script_accelerators: is_in_script.then_some(script_accelerators),
+    let is_in_service_script = |size: &StatedSize| size.in_script && size.origin == Origin::Service;
+    let script_accelerators = parallelism
+        .stated()
+        .any(is_in_service_script)
+        .then(|| parallelism.accelerators().unwrap_or_else(|| parallelism.tensor_groups()));
+    if requests_resources {
+        // A script may compute other numbers than its flags show; the resources are those of its author. Resources of the
+        // service also take precedence over tensor parallelism of weaker layers (seed 000, Story 5).
+        parallelism.retain(|size| !is_in_service_script(size));
+        parallelism.tensor = parallelism.tensor.filter(|size| size.origin == Origin::Service);
     }
+    let strength = match &parallelism.tensor {
+        _ if script_accelerators.is_some() && !requests_resources => RequestStrength::Hint,
+        Some(size) if size.in_script || size.origin == Origin::Service => RequestStrength::Exact,
+        _ if requests_resources => RequestStrength::Exact,
+        _ => RequestStrength::Minimum,
+    };
+    let per_node = requested_per_node(context, class);
+    let stated = match &per_node {
+        Some(per_node) if parallelism.tensor.is_none() => StatedCount::new([per_node.clone()]),
+        _ => StatedCount::new(parallelism.stated().cloned()),
+    };
+    let per_node = per_node.map(|stated| stated.size);
+    AcceleratorRequest { parallelism, per_node, strength, stated, script_accelerators }
+}
+
+/// Returns the parallelism that all layers together state on `class`.
+fn stated_parallelism(context: &MatchContext<'_>, class: Option<&Class>) -> Parallelism {
+    let [runtime @ .., service] = &context.configurations;
+    let configured = |layer: &[ClassConfiguration]| -> Vec<ParallelismSettings> {
+        let for_class = layer.iter().rev().filter(|configuration| is_for_class(configuration, class));
+        for_class.map(ClassConfiguration::parallelism).collect()
+    };
+    let of_service = configured(service);
+    let of_runtime: Vec<ParallelismSettings> = runtime.iter().rev().flat_map(|layer| configured(layer)).collect();
+    let mut sources = vec![(Origin::Service, &context.demand.parallelism)];
+    sources.extend(of_service.iter().map(|settings| (Origin::Service, settings)));
+    sources.extend(of_runtime.iter().map(|settings| (Origin::Configuration, settings)));
+    sources.push((Origin::Runtime, &context.runtime.parallelism));
+    merge_parallelism(&sources)
 }
 
 fn is_for_class(configuration: &ClassConfiguration, class: Option<&Class>) -> bool {
@@ -291,7 +292,7 @@ fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>)
 }
 
 /// Returns the largest number of accelerators per node that resources request.
-fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<StatedCount> {
+fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<StatedSize> {
     let resource_names = context.accelerator_resources;
     // The resource names of all vendors count as accelerators; only the class's own resource may have several units per
     // accelerator.
@@ -314,8 +315,9 @@ fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Opti
         .map(|count| {
             (count.div_ceil(units_per_accelerator), class_resource.unwrap_or("accelerators"), Origin::Configuration)
         });
-    let (value, resource, origin) = requested.chain(configured).max_by_key(|(count, _, origin)| (*count, *origin))?;
-    Some(StatedCount { field: Arc::new(SettingField::Limit(resource.to_owned())), value, origin })
+    let (size, resource, origin) = requested.chain(configured).max_by_key(|(count, _, origin)| (*count, *origin))?;
+    let field = Arc::new(SettingField::Limit(resource.to_owned()));
+    Some(StatedSize { size, field, origin, in_script: false })
 }
 
 /// Returns the estimated accelerator memory of `model` in bytes: its weights and 20 % for KV cache and activations. `None`

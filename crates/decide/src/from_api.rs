@@ -17,8 +17,7 @@ use crate::compute_request::PodRequests;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
 use crate::engine::{Engine, EngineSettings};
-use crate::merge::container_parallelism;
-use crate::parallelism::Parallelism;
+use crate::merge::parallelism::ParallelismSettings;
 use crate::role_placement::{RolePlacement, RolePlacements};
 use crate::taint::Toleration;
 use crate::vendor;
@@ -154,12 +153,9 @@ fn role_placements(component: &ComponentSpec) -> RolePlacements {
     }
 }
 
-/// Returns the parallelism that the command line or the environment of the component states.
-fn parallelism(component: &ComponentSpec) -> Parallelism {
-    let Some(runner) = engine_container(component) else { return Parallelism::default() };
-    let words = ["command", "args"].iter().flat_map(|field| runner[*field].as_array().into_iter().flatten());
-    let env = runner["env"].as_array().map(Vec::as_slice).unwrap_or_default();
-    container_parallelism(words.filter_map(Value::as_str), env)
+/// Returns what the engine container of the component states about parallelism.
+fn parallelism(component: &ComponentSpec) -> ParallelismSettings {
+    engine_container(component).map(ParallelismSettings::of_container).unwrap_or_default()
 }
 
 /// Returns CPU and memory of the component's containers. Those of the engine container take precedence over `resources`.

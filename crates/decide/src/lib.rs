@@ -100,11 +100,12 @@ pub use merge::affinity::{MergedAffinity, TooManyTerms};
 pub use merge::args::{
     CommandLine, MergedCommandLine, is_shell, merge_args, replace_tensor_parallel_size, shell_script_index,
 };
-pub use merge::env::{MergedEnv, merge_env, replace_tensor_parallel_variable};
+pub use merge::env::{MergedEnv, merge_env, replace_variable};
+pub use merge::parallelism::ParallelismSettings;
 pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources};
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
-pub use merge::{container_parallelism, merge_configurations};
+pub use merge::merge_configurations;
 pub use model_architecture::ModelArchitecture;
 pub use naming::{NamedSize, model_size};
 pub use nodes::{

@@ -6,25 +6,14 @@ pub(crate) mod args;
 pub(crate) mod env;
 mod flags;
 pub(crate) mod origin;
+pub(crate) mod parallelism;
 pub(crate) mod placement;
 pub(crate) mod resources;
+mod segment;
 
 use serde_json::Value;
 
 use crate::configuration::ClassConfiguration;
-use crate::parallelism::Parallelism;
-
-/// Returns the parallelism that a container states: by its command line, otherwise by its environment.
-#[must_use]
-pub fn container_parallelism<'a>(words: impl IntoIterator<Item = &'a str>, env: &[Value]) -> Parallelism {
-    let stated = args::args_parallelism(words);
-    if stated.is_empty() { env::env_parallelism(env) } else { stated }
-}
-
-/// Returns the parallelism that `configuration` states.
-pub(crate) fn parallelism(configuration: &ClassConfiguration) -> Parallelism {
-    container_parallelism(configuration.args().iter().map(String::as_str), &configuration.env)
-}
 
 /// Merges the configurations for `class` of all `layers`, weakest first: runtime, matching format entry, the runtime's
 /// component, the service's component. Ignores configurations for other classes.

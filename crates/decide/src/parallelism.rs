@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::merge::origin::SettingField;
+use crate::merge::origin::{Origin, SettingField};
 
 /// Sizes of the parallelism of an engine. A size that is not stated is up to the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct StatedSize {
     pub size: u32,
     /// The flag or the environment variable, as its source spells it.
     pub field: Arc<SettingField>,
+    /// Who sets the field.
+    pub origin: Origin,
     /// Whether the flag is a part of a shell script, which is never changed.
     pub in_script: bool,
 }
@@ -55,42 +57,16 @@ impl Parallelism {
         size(self.data.as_ref())
     }
 
-    /// Returns the sizes with those of `weaker` that `self` does not state.
-    #[must_use]
-    pub fn or(self, weaker: Self) -> Self {
-        Self {
-            tensor: self.tensor.or(weaker.tensor),
-            pipeline: self.pipeline.or(weaker.pipeline),
-            data: self.data.or(weaker.data),
-        }
-    }
-
     /// Returns the stated sizes, the one that determines the number of accelerators first.
     pub fn stated(&self) -> impl Iterator<Item = &StatedSize> {
         [&self.tensor, &self.pipeline, &self.data].into_iter().flatten()
     }
 
-    /// Returns whether a shell script states one of the sizes.
-    #[must_use]
-    pub fn is_in_script(&self) -> bool {
-        self.stated().any(|size| size.in_script)
-    }
-
-    /// Returns the sizes that no shell script states.
-    #[must_use]
-    pub fn outside_scripts(self) -> Self {
-        let outside = |size: &StatedSize| !size.in_script;
-        Self {
-            tensor: self.tensor.filter(outside),
-            pipeline: self.pipeline.filter(outside),
-            data: self.data.filter(outside),
+    /// Removes the sizes for which `retains` returns false.
+    pub(crate) fn retain(&mut self, retains: impl Fn(&StatedSize) -> bool) {
+        for size in [&mut self.tensor, &mut self.pipeline, &mut self.data] {
+            size.take_if(|size| !retains(size));
         }
-    }
-
-    /// Returns whether no size is stated.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.stated().next().is_none()
     }
 }
 
@@ -105,7 +81,8 @@ mod tests {
     use super::*;
 
     fn stated(size: u32) -> Option<StatedSize> {
-        Some(StatedSize { size, field: Arc::new(SettingField::Flag("--x".to_owned())), in_script: false })
+        let field = Arc::new(SettingField::Flag("--x".to_owned()));
+        Some(StatedSize { size, field, origin: Origin::Runtime, in_script: false })
     }
 
     /// Columns: stated sizes of tensor, pipeline and data parallelism, requested accelerators, used ones.
@@ -128,14 +105,24 @@ mod tests {
         assert_eq!(Parallelism { tensor, pipeline, data }.accelerators_of(requested), expected);
     }
 
-    #[test]
-    fn accelerators_depend_on_tensor_parallelism() {
-        let runtime = Parallelism { tensor: stated(4), pipeline: stated(2), data: None };
-        let service = Parallelism { data: stated(3), pipeline: stated(1), tensor: None };
-        assert_eq!((runtime.accelerators(), service.accelerators()), (Some(8), None));
-        let merged = service.or(runtime);
-        assert_eq!((merged.accelerators(), merged.tensor_groups(), merged.copies()), (Some(12), 3, 3));
-        let extreme = Parallelism { tensor: stated(u32::MAX), pipeline: stated(2), data: None };
-        assert_eq!(extreme.accelerators(), Some(u32::MAX));
+    /// Columns: stated sizes of tensor, pipeline and data parallelism, accelerators, groups, copies.
+    #[rstest]
+    #[case(Some(4), Some(2), None, Some(8), 2, 1)]
+    #[case(None, Some(2), Some(3), None, 6, 3)]
+    #[case(Some(u32::MAX), Some(2), None, Some(u32::MAX), 2, 1)]
+    fn accelerators_depend_on_tensor_parallelism(
+        #[case] tensor: Option<u32>,
+        #[case] pipeline: Option<u32>,
+        #[case] data: Option<u32>,
+        #[case] accelerators: Option<u32>,
+        #[case] groups: u32,
+        #[case] copies: u32,
+    ) {
+        let [tensor, pipeline, data] = [tensor, pipeline, data].map(|size| size.and_then(stated));
+        let parallelism = Parallelism { tensor, pipeline, data };
+        assert_eq!(
+            (parallelism.accelerators(), parallelism.tensor_groups(), parallelism.copies()),
+            (accelerators, groups, copies)
+        );
     }
 }

@@ -14,7 +14,7 @@ use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::engine::EngineSettings;
 use crate::nodes::{Availability, Discovery};
-use crate::parallelism::Parallelism;
+use crate::merge::parallelism::ParallelismSettings;
 use crate::preference::ClassPreference;
 use crate::role_placement::RolePlacements;
 use crate::size::SizeRange;
@@ -124,7 +124,7 @@ pub struct RuntimeComponent {
     /// Quantity by extended resource name: the greater of request and limit.
     pub resources: BTreeMap<String, u32>,
     /// Parallelism that flags or environment variables state.
-    pub parallelism: Parallelism,
+    pub parallelism: ParallelismSettings,
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
     /// CPU and memory of the containers.

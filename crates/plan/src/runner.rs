@@ -2,12 +2,11 @@
 //! (selection.md, Merging).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use api::ome::Component;
 use decide::{
     Class, ClassConfiguration, CommandLine, ComponentDemand, MergedCommandLine, MergedEnv, Origin, Parallelism,
-    ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, StatedCount, Warning,
+    ParallelismSettings, ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, StatedCount, StatedSize, Warning,
 };
 use serde_json::{Map, Value, json};
 
@@ -93,7 +92,7 @@ pub(crate) fn merge_container(layers: &Layers<'_>, warnings: &mut Vec<Warning>) 
         configuration: class_configuration.env.as_slice(),
         service: &service_env,
     });
-    warnings.extend(raise_tensor_parallelism(layers, &mut merged_command, &mut variables));
+    warnings.extend(replace_tensor_parallelism(layers, &mut merged_command, &mut variables));
     settings.extend(merged_command.settings);
     settings.extend(variables.settings);
     let resources = resource_sources(layers, &runtime, &service);
@@ -143,9 +142,7 @@ pub(crate) fn tensor_parallelism(container: &Value, accelerators: Option<&Accele
         Some(accelerators) => accelerators.shape.accelerators(),
         None => requested_accelerators(&container["resources"]).map_or(1, |(_, count)| count.saturating_mul(nodes)),
     };
-    let words = ["command", "args"].iter().flat_map(|field| container[*field].as_array().into_iter().flatten());
-    let env = container["env"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let parallelism = decide::container_parallelism(words.filter_map(Value::as_str), env);
+    let parallelism = ParallelismSettings::of_container(container).sizes(Origin::Ostler);
     (accelerators / parallelism.tensor_groups().max(1)).max(1)
 }
 
@@ -169,38 +166,49 @@ impl Accelerators {
     }
 }
 
-/// Replaces the size of tensor parallelism that the runtime or a configuration states if Pods request more accelerators,
-/// because the model or the service requires them. Returns a warning if the service does; the decision warns about the model.
-fn raise_tensor_parallelism(
+/// Replaces the size of tensor parallelism that the runtime or a configuration states if the model requires more accelerators,
+/// or if the service requests another number. Returns a warning if the service does; the decision warns about the model.
+fn replace_tensor_parallelism(
     layers: &Layers<'_>,
     line: &mut MergedCommandLine,
     variables: &mut MergedEnv,
 ) -> Option<Warning> {
     let accelerators = layers.accelerators?;
+    let is_requested = layers.service_requests_accelerators(&accelerators.resource_names);
     let configured = configured_parallelism(&line.command_line, &variables.variables);
-    let size = accelerators.shape.accelerators() / configured.tensor_groups().max(1);
-    let tensor = configured.tensor.filter(|tensor| size > tensor.size && !tensor.in_script)?;
+    let requested = accelerators.shape.accelerators();
+    let size = (requested / configured.tensor_groups().max(1)).max(1);
+    let differs = |tensor: &StatedSize| size > tensor.size || is_requested && size < tensor.size;
+    let tensor = configured.tensor.filter(|tensor| differs(tensor) && !tensor.in_script)?;
     let settings = line.settings.iter_mut().chain(&mut variables.settings);
     let is_weak = |setting: &&mut Setting| setting.field == *tensor.field && setting.origin < Origin::Service;
     let setting = settings.into_iter().find(is_weak)?;
-    let stated = StatedCount { field: Arc::clone(&tensor.field), value: tensor.size, origin: setting.origin };
-    let requested = accelerators.shape.accelerators();
-    let message = format!(
-        "The service requests {requested} accelerators per replica, although {stated}; the engine is started with {size}"
-    );
     setting.override_with(size.to_string(), Origin::Ostler);
-    let CommandLine { command, args } = &mut line.command_line;
-    let in_command = decide::replace_tensor_parallel_size(command, size);
-    if !decide::replace_tensor_parallel_size(args, size) && !in_command {
-        decide::replace_tensor_parallel_variable(&mut variables.variables, size);
+    match &*tensor.field {
+        SettingField::Env(name) => decide::replace_variable(&mut variables.variables, name, &size.to_string()),
+        _ => {
+            let CommandLine { command, args } = &mut line.command_line;
+            decide::replace_tensor_parallel_size(command, size);
+            decide::replace_tensor_parallel_size(args, size);
+        }
     }
-    let is_requested = layers.service_requests_accelerators(&accelerators.resource_names);
-    is_requested.then(|| Warning::new(decide::code::warning::ACCELERATORS_ADDED, message))
+    let (adds, origin) = (size > tensor.size, setting.overridden.first().map_or(Origin::Runtime, |value| value.origin));
+    let stated = StatedCount::new([StatedSize { origin, ..tensor }])?;
+    let noun = if requested == 1 { "accelerator" } else { "accelerators" };
+    let message = format!(
+        "The service requests {requested} {noun} per replica, although {stated}; the engine is started with {size}"
+    );
+    let code = if adds {
+        decide::code::warning::ACCELERATORS_ADDED
+    } else {
+        decide::code::warning::PARALLELISM_MISMATCH
+    };
+    is_requested.then(|| Warning::new(code, message))
 }
 
 /// Returns the parallelism that the merged container states.
 fn configured_parallelism(line: &CommandLine, variables: &[Value]) -> Parallelism {
-    decide::container_parallelism(line.command.iter().chain(&line.args).map(String::as_str), variables)
+    ParallelismSettings::new(&line.command, &line.args, variables).sizes(Origin::Ostler)
 }
 
 /// Warns if the engine's parallelism differs from the accelerators that the Pods request. This happens only if the service

@@ -2,18 +2,15 @@
 //! the accelerator configuration without flags of the service. Arguments are never split, joined or changed, so that
 //! templates and JSON stay byte-identical.
 
-mod segment;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use segment::{FlagKey, keys, segments, without_keys};
+use super::segment::{FlagKey, keys, segments, without_keys};
 use settings::SettingRecorder;
 
 use super::origin::{Origin, Setting, SettingField, Sources};
 use crate::code;
-use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::Warning;
 
 /// Canonical name of the flag of tensor parallelism.
@@ -185,33 +182,6 @@ pub(crate) fn stated_flags<'a>(
     stated
 }
 
-/// Returns the parallelism that arguments state, by any alias.
-pub(crate) fn args_parallelism<'a>(words: impl IntoIterator<Item = &'a str>) -> Parallelism {
-    let (mut line, mut scripts) = (Vec::new(), Vec::new());
-    for word in words {
-        if word.contains(char::is_whitespace) { scripts.extend(split_script(word)) } else { line.push(word.to_owned()) }
-    }
-    line_parallelism(&line, false).or(line_parallelism(&scripts, true))
-}
-
-fn line_parallelism(words: &[String], in_script: bool) -> Parallelism {
-    let segments = segments(words);
-    let segment = |flag: &str| segments.iter().rev().find(|segment| segment.key == FlagKey::Flag(flag.to_owned()));
-    let stated = |flag: &str| {
-        let segment = segment(flag)?;
-        let size = segment.values().first()?.parse::<u32>().ok().filter(|size| *size > 0)?;
-        Some(StatedSize { size, field: Arc::new(SettingField::Flag(segment.name().to_owned())), in_script })
-    };
-    Parallelism {
-        tensor: stated(TENSOR_PARALLEL_SIZE),
-        pipeline: stated("pipeline-parallel-size"),
-        // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
-        // each data-parallel rank requires its own. An engine with a stated rank runs only that one.
-        data: stated("data-parallel-size")
-            .filter(|_| segment("enable-dp-attention").is_none() && segment("data-parallel-rank").is_none()),
-    }
-}
-
 /// Replaces the size of tensor parallelism in arguments, which keep their form. Returns whether they state one.
 pub fn replace_tensor_parallel_size(args: &mut [String], size: u32) -> bool {
     let key = FlagKey::Flag(TENSOR_PARALLEL_SIZE.to_owned());
@@ -235,7 +205,7 @@ pub fn replace_tensor_parallel_size(args: &mut [String], size: u32) -> bool {
 }
 
 /// Splits a shell script into words.
-fn split_script(word: &str) -> impl Iterator<Item = String> {
+pub(super) fn split_script(word: &str) -> impl Iterator<Item = String> {
     word.split_whitespace().map(|word| word.trim_matches(['"', '\'', '\\']).to_owned())
 }
 

@@ -1,12 +1,10 @@
 //! Merges environment variables by name. Entries are replaced as a whole, so that `value` and `valueFrom` never mix.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::origin::{Setting, SettingField, Sources};
-use crate::parallelism::{Parallelism, StatedSize};
 
 /// Merged environment variables with their origins.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,23 +72,10 @@ fn display_value(variable: &Value) -> String {
     }
 }
 
-/// Name of the variable of tensor parallelism.
-const TENSOR_PARALLEL_SIZE: &str = "TENSOR_PARALLEL_SIZE";
-
-/// Returns the parallelism that variables state.
-pub(crate) fn env_parallelism(env: &[Value]) -> Parallelism {
-    let stated = |name: &str| {
-        let entry = env.iter().rev().find(|entry| entry["name"] == name)?;
-        let size = entry["value"].as_str()?.parse::<u32>().ok().filter(|size| *size > 0)?;
-        Some(StatedSize { size, field: Arc::new(SettingField::Env(name.to_owned())), in_script: false })
-    };
-    Parallelism { tensor: stated(TENSOR_PARALLEL_SIZE), pipeline: stated("PIPELINE_PARALLEL_SIZE"), data: None }
-}
-
-/// Replaces the size of tensor parallelism in variables.
-pub fn replace_tensor_parallel_variable(env: &mut [Value], size: u32) {
-    for entry in env.iter_mut().filter(|entry| entry["name"] == TENSOR_PARALLEL_SIZE) {
-        entry["value"] = size.to_string().into();
+/// Replaces the value of the variable `name`.
+pub fn replace_variable(env: &mut [Value], name: &str, value: &str) {
+    for entry in env.iter_mut().filter(|entry| entry["name"] == name) {
+        entry["value"] = value.into();
     }
 }
 

@@ -7,9 +7,9 @@ use crate::code;
 use crate::compatibility::{self, DEFAULT_PROTOCOL};
 use crate::demand::{Capabilities, ComponentDemand, Demand, Model, ModelReference};
 use crate::is_visible;
-use crate::merge::origin::SettingField;
+use crate::merge::origin::Origin;
+use crate::merge::parallelism::ParallelismSettings;
 use crate::nodes::{Availability, ClassNode};
-use crate::parallelism::{Parallelism, StatedSize};
 use crate::reason::{MissingField, ModelField};
 use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat, VersionOperator};
 use crate::taint::Toleration;
@@ -174,7 +174,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
         ConstraintSource::Selector | ConstraintSource::Service => {
             demand.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism.tensor = None;
+                component.parallelism.remove_tensor();
                 component.configurations.clear();
             });
         }
@@ -183,7 +183,7 @@ pub(super) fn remove_accelerator_count(demand: &mut Demand, supply: &mut Supply,
             runtime.formats.iter_mut().for_each(|format| format.configurations.clear());
             runtime.components.values_mut().for_each(|component| {
                 component.resources.clear();
-                component.parallelism.tensor = None;
+                component.parallelism.remove_tensor();
                 component.configurations.clear();
             });
             // Classes must still be considered after the configurations are removed, even if only the configurations
@@ -216,10 +216,9 @@ fn set_accelerator_count(
 }
 
 /// Divides `accelerators` by the stated pipeline stages and copies.
-fn set_tensor_parallelism(parallelism: &mut Parallelism, accelerators: u32) {
-    let field = Arc::new(SettingField::Flag("--tensor-parallel-size".to_owned()));
-    let size = (accelerators / parallelism.tensor_groups().max(1)).max(1);
-    parallelism.tensor = Some(StatedSize { size, field, in_script: false });
+fn set_tensor_parallelism(parallelism: &mut ParallelismSettings, accelerators: u32) {
+    let groups = parallelism.sizes(Origin::Service).tensor_groups();
+    parallelism.set_tensor((accelerators / groups.max(1)).max(1));
 }
 
 fn set_nodes(demand: &mut Demand, supply: &mut Supply, source: &ConstraintSource, nodes: u32) {

@@ -14,6 +14,7 @@ use crate::compute_request::ComputeRequest;
 use crate::decision::{AcceleratorCandidate, ClassEvaluation, ComponentDecision, RuntimeCandidate};
 use crate::demand::{Capabilities, ClassSelector, Demand};
 use crate::merge::affinity;
+use crate::merge::origin::Origin;
 use crate::nodes::{Availability, ClassNode, UnschedulableNodes};
 use crate::reason::{ClassRejection, CountLimit};
 use crate::suggestion::nearest_name;
@@ -401,7 +402,7 @@ fn tensor_groups(what_if: &WhatIf<'_>, source: &ConstraintSource) -> u32 {
             what_if.demand.components.get(&engine).map(|component| &component.parallelism)
         }
     };
-    parallelism.map_or(1, |parallelism| parallelism.tensor_groups().max(1))
+    parallelism.map_or(1, |parallelism| parallelism.sizes(Origin::Service).tensor_groups().max(1))
 }
 
 fn fixes_nodes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::ACCELERATOR_RESOURCES;
 use api::ome::{InferenceService, ServingRuntimeSpec};
 use api::{Document, Finding};
-use decide::{AcceleratorRequest, Component, Demand, Parallelism, Runtime, Scope};
+use decide::{AcceleratorRequest, Component, Demand, Origin, ParallelismSettings, Runtime, Scope};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn nodes(node_count: Option<u32>, is_multi_node: bool) -> Option<u32> {
 
 fn mismatch_finding(
     path: &str,
-    parallelism: &Parallelism,
+    parallelism: &ParallelismSettings,
     resources: &BTreeMap<String, u32>,
     nodes: u32,
 ) -> Option<Finding> {
@@ -63,7 +63,7 @@ fn mismatch_finding(
         resources.iter().filter(|(name, count)| ACCELERATOR_RESOURCES.contains(&name.as_str()) && **count > 0);
     let per_node = accelerators.map(|(_, count)| *count).max();
     let accelerator_request =
-        AcceleratorRequest { parallelism: parallelism.clone(), per_node, ..AcceleratorRequest::default() };
+        AcceleratorRequest { parallelism: parallelism.sizes(Origin::Service), per_node, ..AcceleratorRequest::default() };
     let (parallelism, requested) = accelerator_request.mismatch(nodes)?;
     let noun = if parallelism == 1 { "accelerator" } else { "accelerators" };
     let message =

@@ -1,6 +1,6 @@
 //! Roles of engine and decoder: their containers use accelerators and the model's files.
 
-use decide::{Origin, PodRole, Setting, SettingField, Warning};
+use decide::{Origin, ParallelismSettings, PodRole, Setting, SettingField, Warning};
 use serde_json::{Value, json};
 
 use super::component_input::ComponentInput;
@@ -161,6 +161,7 @@ impl RoleBuilder<'_> {
             || launch::starts_engine(&container)
         {
             adapters::add_flags(&mut container, &self.input.adapters, self.component())?;
+            self.use_all_accelerators(&mut container, &mut settings, warnings);
         }
         let port = self.complete_port(&mut container, role);
         pod_spec::default_termination_message_policy(&mut container);
@@ -300,6 +301,27 @@ impl RoleBuilder<'_> {
             }
         }
         pod_spec::check_variables(container, self.component(), true)
+    }
+
+    /// Adds the flag of tensor parallelism to a command that states none, because vLLM and SGLang otherwise use one accelerator. Warns
+    /// if the command is a script.
+    fn use_all_accelerators(&self, container: &mut Value, settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
+        const FLAG: &str = "--tensor-parallel-size";
+        let accelerators = self.replica_set.accelerators.as_ref();
+        let size = runner::tensor_parallelism(container, accelerators, self.nodes);
+        if size == 1 || !launch::starts_engine(container) || ParallelismSettings::of_container(container).determines_tensor() {
+            return;
+        }
+        if let Some("vllm" | "sglang") = launch::flag_recipient(container) {
+            launch::append_args(container, [FLAG, &size.to_string()]);
+            settings.push(Setting::new(SettingField::Flag(FLAG.to_owned()), size.to_string(), Origin::Ostler));
+        } else if let Some("vllm" | "sglang") = launch::inspect(container).engine {
+            let message = format!(
+                "The command of the {} does not set {FLAG}, so that the engine uses one accelerator of {size}; add {FLAG} $PARALLELISM_SIZE",
+                self.component()
+            );
+            warnings.push(Warning::new(decide::code::warning::PARALLELISM_MISMATCH, message));
+        }
     }
 
     fn model_files(&self) -> Option<Result<ModelFiles, StorageError>> {

@@ -359,3 +359,89 @@ fn warns_if_the_service_requests_more_than_the_runtime_states(
         assert!(warning.message.ends_with(expected), "{}", warning.message);
     }
 }
+
+/// Each size is that of its flag, of the variable that the flag names, or of the variable that is named after the flag.
+#[rstest]
+#[case::variable_beside_another_flag(
+    "args: [--dp-size, \"2\"], env: [{name: TENSOR_PARALLEL_SIZE, value: \"2\"}]",
+    "",
+    "4",
+    "--dp-size 2"
+)]
+#[case::variable_of_a_flag("args: [--tp-size, $(TP)], env: [{name: TP, value: \"2\"}]", "", "2", "--tp-size $(TP)")]
+#[case::variable_of_the_service(
+    "args: [--tp-size, $(TP)], env: [{name: TP, value: \"2\"}]",
+    "env: [{name: TP, value: \"4\"}]",
+    "4",
+    "--tp-size $(TP)"
+)]
+fn parallelism_sets_the_accelerators(
+    #[case] runtime_fields: &str,
+    #[case] service_fields: &str,
+    #[case] accelerators: &str,
+    #[case] expected: &str,
+) {
+    let plan = plan_manifests(&[
+        CLASSES,
+        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &format!("runner: {{image: x, {runtime_fields}}}")),
+        &service_with_class("nvidia-h100-80gb", &format!("runner: {{{service_fields}}}")),
+    ]);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], accelerators, "{}", plan.message);
+    assert_eq!(args(&plan), expected);
+    assert!(!codes(&plan).contains(&"ParallelismMismatch"));
+}
+
+/// Resources of the service replace the size of weaker layers, in both directions.
+#[rstest]
+#[case::more("args: [--tp-size=2]", "4", "--tp-size=4", "AcceleratorsAdded")]
+#[case::fewer("args: [--tp-size=2]", "1", "--tp-size=1", "ParallelismMismatch")]
+#[case::variable("args: [--tp=$(TP)], env: [{name: TP, value: \"2\"}]", "1", "--tp=$(TP)", "ParallelismMismatch")]
+fn resources_of_the_service_replace_tensor_parallelism(
+    #[case] runtime_fields: &str,
+    #[case] requested: &str,
+    #[case] expected: &str,
+    #[case] warning: &str,
+) {
+    let plan = plan_manifests(&[
+        CLASSES,
+        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &format!("runner: {{image: x, {runtime_fields}}}")),
+        &service_with_class(
+            "nvidia-h100-80gb",
+            &format!("runner: {{resources: {{limits: {{nvidia.com/gpu: {requested}}}}}}}"),
+        ),
+    ]);
+    assert_eq!(args(&plan), expected, "{}", plan.message);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], requested);
+    let messages: Vec<&str> = plan.warnings.iter().filter(|found| found.code == warning).map(|found| found.message.as_str()).collect();
+    assert_eq!(messages.len(), 1, "{:?}", plan.warnings);
+    let end = format!("the engine is started with {requested}");
+    assert!(messages[0].ends_with(&end), "{messages:?}");
+    if runtime_fields.contains("TP,") {
+        assert_eq!(variable(&plan, "TP"), requested);
+    }
+}
+
+/// An engine without the flag of tensor parallelism would use one accelerator.
+#[rstest]
+#[case::arguments("image: vllm/vllm-openai:v1, args: [--model, m]", "--model m --tensor-parallel-size 4", false)]
+#[case::copies("image: vllm/vllm-openai:v1, args: [--dp-size, \"4\"]", "--dp-size 4", false)]
+#[case::stages("image: vllm/vllm-openai:v1, args: [--pp, \"2\"]", "--pp 2 --tensor-parallel-size 2", false)]
+#[case::computed("image: lmsysorg/sglang:v1, args: [--tp, $(PARALLELISM_SIZE)]", "--tp $(PARALLELISM_SIZE)", false)]
+#[case::unknown_engine("image: x, args: [--model, m]", "--model m", false)]
+#[case::script("image: vllm/vllm-openai:v1, command: [sh, -c], args: [exec vllm serve m]", "exec vllm serve m", true)]
+#[case::script_with_flag(
+    "image: vllm/vllm-openai:v1, command: [sh, -c], args: [exec vllm serve m -tp $PARALLELISM_SIZE]",
+    "exec vllm serve m -tp $PARALLELISM_SIZE",
+    false
+)]
+fn engines_use_all_accelerators(#[case] runner: &str, #[case] expected: &str, #[case] warns: bool) {
+    let runner = format!("runner: {{{runner}, resources: {{limits: {{nvidia.com/gpu: 4}}}}}}");
+    let plan = plan_manifests(&[
+        CLASSES,
+        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &runner),
+        &service_with_class("nvidia-h100-80gb", ""),
+    ]);
+    assert_eq!(args(&plan), expected, "{}", plan.message);
+    assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "4");
+    assert_eq!(codes(&plan).contains(&"ParallelismMismatch"), warns, "{:?}", plan.warnings);
+}

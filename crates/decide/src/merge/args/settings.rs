@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::segment::{FlagKey, segments};
+use crate::merge::segment::{FlagKey, segments};
 use crate::merge::flags;
 use crate::merge::origin::{Origin, OverriddenValue, Setting, SettingField};
 

@@ -183,23 +183,6 @@ fn reports_settings_as_written_by_their_source(#[case] runtime: &str, #[case] se
 }
 
 #[rstest]
-#[case("vllm serve x --tensor-parallel-size=4 --pp 2", Some(8))]
-#[case::pipeline_only("--pp 2", None)]
-#[case("--tp-size 16", Some(16))]
-#[case("--tp-size $(PARALLELISM_SIZE)", None)]
-#[case("--port 80", None)]
-#[case::tgi_num_shard("--num-shard 4", Some(4))]
-#[case::data_parallel("--tp 2 --dp 4", Some(8))]
-#[case::one_data_parallel_rank("--tp 2 -dp 8 --data-parallel-rank 3", Some(2))]
-#[case::data_parallel_attention("--tp 8 --dp 8 --enable-dp-attention", Some(8))]
-fn reads_parallelism(#[case] line: &str, #[case] expected: Option<u32>) {
-    assert_eq!(args_parallelism(line.split(' ')).accelerators(), expected);
-    let script = args_parallelism(["sh", "-c", &format!("exec {line}")]);
-    assert_eq!(script.accelerators(), expected);
-    assert!(script.stated().all(|size| size.in_script));
-}
-
-#[rstest]
 #[case("--tp-size 1 --port 80", Some("--tp-size 8 --port 80"))]
 #[case("--port 80 -tp=1 --tensor-parallel-size=2", Some("--port 80 -tp=8 --tensor-parallel-size=8"))]
 #[case("--port 80", None)]
