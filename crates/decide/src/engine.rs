@@ -44,6 +44,8 @@ pub struct EngineSettings {
     has_command: bool,
     /// Values by canonical flag name.
     flags: BTreeMap<&'static str, String>,
+    /// Whether a variable permits a context that exceeds the model's.
+    permits_longer_context: bool,
     /// Literal environment variables that flags may refer to.
     variables: BTreeMap<String, String>,
 }
@@ -60,9 +62,14 @@ const KV_CACHE_DTYPE: &str = "kv-cache-dtype";
 const MAX_NUM_BATCHED_TOKENS: &str = "max-num-batched-tokens";
 const CHUNKED_PREFILL_SIZE: &str = "chunked-prefill-size";
 const DTYPE: &str = "dtype";
+/// Flags that replace fields of the model's `config.json`, such as the scaling of RoPE.
+const CONFIG_OVERRIDES: [&str; 3] = ["hf-overrides", "rope-scaling", "json-model-override-args"];
+
+/// Variables with which vLLM (0.32, envs.py) and SGLang (0.5.23, configs/model_config.py) accept a context that exceeds the model's.
+const LONGER_CONTEXT: [&str; 2] = ["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"];
 
 /// The flags that [`EngineSettings`] contains.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 11] = [
     MAX_MODEL_LEN,
     CONTEXT_LENGTH,
     GPU_MEMORY_UTILIZATION,
@@ -71,6 +78,9 @@ const FLAGS: [&str; 8] = [
     MAX_NUM_BATCHED_TOKENS,
     CHUNKED_PREFILL_SIZE,
     DTYPE,
+    CONFIG_OVERRIDES[0],
+    CONFIG_OVERRIDES[1],
+    CONFIG_OVERRIDES[2],
 ];
 
 /// A stated context length with which the engine does not start.
@@ -165,6 +175,7 @@ impl EngineSettings {
             task: EngineTask::of_command(words.clone()),
             has_command: false,
             flags: stated_flags(words, &FLAGS),
+            permits_longer_context: env.iter().any(permits_longer_context),
             variables: env.iter().filter_map(literal).filter(|(_, value)| is_setting(value)).collect(),
         }
     }
@@ -224,12 +235,17 @@ impl<'a> LayeredSettings<'a> {
 
     /// Returns the stated context length if the engine rejects it: vLLM (0.32, config/model.py, `_get_and_verify_max_len`) and SGLang
     /// (0.5.23, configs/model_config.py, `_derive_context_length`) accept more than the model's `maximum` only by an environment variable.
+    /// A replaced `config.json` may state another maximum.
     pub(crate) fn rejected_context(&self, maximum: Option<u64>) -> Option<RejectedContext> {
         let stated = |flag| Some((flag, self.flag(flag)?));
         let (flag, text) = stated(MAX_MODEL_LEN).or_else(|| stated(CONTEXT_LENGTH))?;
-        if matches!(text, "auto" | "-1") || text.contains('$') {
+        let is_automatic = matches!(text, "auto" | "-1") && self.engine() != Some(Engine::Sglang);
+        if is_automatic || text.contains('$') {
             return None;
         }
+        let is_permitted = self.0.iter().any(|layer| layer.permits_longer_context)
+            || CONFIG_OVERRIDES.iter().any(|flag| self.flag(flag).is_some());
+        let maximum = maximum.filter(|_| !is_permitted);
         let rejected = |maximum| Some(RejectedContext { flag, value: text.to_owned(), maximum });
         match (parse_tokens(text), maximum) {
             (None, _) => rejected(None),
@@ -272,6 +288,12 @@ impl<'a> LayeredSettings<'a> {
             None => Some(value),
         }
     }
+}
+
+fn permits_longer_context(variable: &Value) -> bool {
+    let is_set = |value: &str| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes");
+    variable["name"].as_str().is_some_and(|name| LONGER_CONTEXT.contains(&name))
+        && variable["value"].as_str().is_some_and(is_set)
 }
 
 /// Returns the major and minor number of the tag of an image: `v0.32.0`, `0.5.23-cu129`.

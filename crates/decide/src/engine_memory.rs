@@ -14,8 +14,10 @@ pub(crate) struct ModelMemory {
     /// Bytes of weights, KV cache and activations without knowledge of the engine.
     estimate: u64,
     architecture: Option<ModelArchitecture>,
-    /// Tokens of the longest context.
+    /// Tokens of the longest context that engines use by default.
     max_context: Option<u64>,
+    /// Tokens of the longest context that engines accept.
+    context_limit: Option<u64>,
 }
 
 /// An engine on accelerators of a class.
@@ -56,12 +58,13 @@ impl ModelMemory {
             (None, None) => return None,
         };
         let max_context = architecture.and_then(|architecture| architecture.max_context).or(model.memory.max_tokens);
-        Some(Self { weights, estimate, architecture, max_context })
+        let context_limit = architecture.and_then(|architecture| architecture.context_limit).or(max_context);
+        Some(Self { weights, estimate, architecture, max_context, context_limit })
     }
 
-    /// Returns the longest context of the model, if it is known.
-    pub(crate) fn max_context(&self) -> Option<u64> {
-        self.max_context
+    /// Returns the longest context that engines accept, if it is known.
+    pub(crate) fn context_limit(&self) -> Option<u64> {
+        self.context_limit
     }
 
     /// Returns the bytes of the weights and 20 % for KV cache and activations.

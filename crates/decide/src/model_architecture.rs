@@ -27,8 +27,10 @@ pub struct ModelArchitecture {
     pub vocabulary: u64,
     /// Whether input embeddings and output head are the same tensor.
     pub tied_embeddings: bool,
-    /// Tokens of the longest context.
+    /// Tokens of the longest context that engines use by default.
     pub max_context: Option<u64>,
+    /// Tokens of the longest context that engines accept.
+    pub context_limit: Option<u64>,
 }
 
 /// Largest dimension that is accepted; larger ones count as unknown. Products saturate.
@@ -95,7 +97,8 @@ impl ModelArchitecture {
             intermediate_size: number(config, &INTERMEDIATE_SIZE).unwrap_or(hidden_size * 4),
             vocabulary: number(config, &["vocab_size"]).unwrap_or(0),
             tied_embeddings: config["tie_word_embeddings"].as_bool().unwrap_or(false),
-            max_context: max_context(config),
+            max_context: context_limit(config).map(|limit| default_context(config, limit)),
+            context_limit: context_limit(config),
         })
     }
 
@@ -244,23 +247,40 @@ fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
     (windowed, window)
 }
 
-/// Returns the longest context as vLLM derives it (vllm 0.32, config/model.py, `_get_and_verify_max_len`): scaled by a factor
-/// of linear or dynamic RoPE scaling; other kinds state the scaled value, as does Gemma 3 for all kinds, or for LongRoPE start with
-/// the original one.
-fn max_context(config: &Value) -> Option<u64> {
+/// Returns the longest context that vLLM (0.32, config/model.py, `_get_and_verify_max_len`) and SGLang (0.5.23,
+/// utils/hf_transformers/common.py, `get_context_length`) accept: scaled by a factor of linear or dynamic RoPE scaling; other kinds
+/// state the scaled value, as does Gemma 3 for all kinds. SGLang scales by the factor of YaRN if the scaling does not state the
+/// original value.
+fn context_limit(config: &Value) -> Option<u64> {
     let stated = CONTEXT.iter().filter_map(|name| number(config, &[name])).min()?;
-    let rope = ROPE.iter().map(|name| &config[*name]).find(|rope| rope.is_object());
     let is_scaled = config["model_type"].as_str().is_some_and(|name| name.contains("gemma3"));
-    let Some(rope) = rope.filter(|_| !is_scaled) else { return Some(stated) };
-    let kind = rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or_default();
-    match kind {
-        "longrope" | "su" => Some(number(config, &["original_max_position_embeddings"]).unwrap_or(stated)),
-        "linear" | "dynamic" => {
-            let factor = rope["factor"].as_f64().filter(|factor| *factor > 0.0 && *factor <= 1024.0).unwrap_or(1.0);
-            Some((stated as f64 * factor) as u64)
-        }
-        _ => Some(stated),
+    let Some((rope, kind)) = rope_scaling(config).filter(|_| !is_scaled) else { return Some(stated) };
+    let is_factor_applied = match kind {
+        "linear" | "dynamic" => true,
+        "yarn" => rope["original_max_position_embeddings"].is_null(),
+        _ => false,
+    };
+    if !is_factor_applied {
+        return Some(stated);
     }
+    let factor = rope["factor"].as_f64().filter(|factor| *factor > 0.0 && *factor <= 1024.0).unwrap_or(1.0);
+    Some((stated as f64 * factor) as u64)
+}
+
+/// Returns the context that vLLM uses by default: that before the scaling of LongRoPE, and for YaRN the stated one.
+fn default_context(config: &Value, limit: u64) -> u64 {
+    let default = match rope_scaling(config) {
+        Some((_, "longrope" | "su")) => number(config, &["original_max_position_embeddings"]),
+        Some((_, "yarn")) => CONTEXT.iter().filter_map(|name| number(config, &[name])).min(),
+        _ => None,
+    };
+    default.unwrap_or(limit)
+}
+
+/// Returns the scaling of RoPE with its kind.
+fn rope_scaling(config: &Value) -> Option<(&Value, &str)> {
+    let rope = ROPE.iter().map(|name| &config[*name]).find(|rope| rope.is_object())?;
+    Some((rope, rope["rope_type"].as_str().or(rope["type"].as_str()).unwrap_or_default()))
 }
 
 fn count(items: usize) -> u64 {
@@ -335,14 +355,22 @@ mod tests {
     }
 
     #[rstest]
-    #[case::scaled_value(json!({}), Some(131_072))]
-    #[case::linear(json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), Some(262_144))]
-    #[case::gemma3(json!({"model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0}}), Some(131_072))]
-    #[case::yarn(json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), Some(131_072))]
-    #[case::longrope(json!({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}), Some(4096))]
+    #[case::scaled_value(json!({}), Some((131_072, 131_072)))]
+    #[case::linear(json!({"rope_scaling": {"type": "linear", "factor": 2.0}}), Some((262_144, 262_144)))]
+    #[case::gemma3(json!({"model_type": "gemma3_text", "rope_scaling": {"rope_type": "linear", "factor": 8.0}}), Some((131_072, 131_072)))]
+    #[case::yarn(json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), Some((131_072, 524_288)))]
+    #[case::yarn_of_the_original_value(
+        json!({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}}),
+        Some((131_072, 131_072))
+    )]
+    #[case::longrope(
+        json!({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 4096}),
+        Some((4096, 131_072))
+    )]
     #[case::unknown(json!({"max_position_embeddings": null}), None)]
-    fn derives_the_longest_context(#[case] fields: Value, #[case] expected: Option<u64>) {
-        assert_eq!(ModelArchitecture::from_config(&with(llama_8b(), fields)).unwrap().max_context, expected);
+    fn derives_default_and_longest_context(#[case] fields: Value, #[case] expected: Option<(u64, u64)>) {
+        let architecture = ModelArchitecture::from_config(&with(llama_8b(), fields)).unwrap();
+        assert_eq!(architecture.max_context.zip(architecture.context_limit), expected);
     }
 
     #[rstest]

@@ -70,6 +70,8 @@ pub enum RuntimeRankReason {
 /// Why a class ranks below the selected one: the first key that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassRankReason {
+    /// The model does not fit; the class is eligible because a script of the service states the number of accelerators.
+    ModelDoesNotFit,
     /// The runtime prefers other classes for requests of some size.
     RequestSize,
     /// The price exceeds the cost threshold of the service.
@@ -194,6 +196,7 @@ impl Serialize for RuntimeRankReason {
 impl fmt::Display for ClassRankReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ModelDoesNotFit => f.write_str("the model does not fit on the accelerators that its nodes have"),
             Self::RequestSize => f.write_str("the runtime prefers other classes for requests of some size"),
             Self::CostThreshold { threshold } => write!(f, "exceeds the cost threshold of ${threshold}/h"),
             Self::Price { candidate, selected } => write!(f, "${candidate:.2}/h > ${selected:.2}/h"),

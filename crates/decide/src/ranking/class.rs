@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::{RankingKey, compare, rank_reason, round_score};
-use crate::accelerator_request::AcceleratorRequest;
+use crate::accelerator_request::{AcceleratorRequest, RequestStrength};
 use crate::capacity::{EligibleNodes, PodShape};
 use crate::decision::Eligibility;
 use crate::demand::{ClassSelector, Model, RankingPolicy};
@@ -95,14 +95,16 @@ pub(crate) fn has_capacity(nodes: &EligibleNodes, fit: &AcceleratorFit, replicas
 }
 
 /// Returns the keys that rank classes before their capacity: the service's list and the runtime's preferences. `None` if a
-/// price or a request size also ranks before capacity.
+/// price, a request size or the memory of the class also ranks before capacity.
 pub(crate) fn pre_capacity_keys<'a>(context: &'a MatchContext<'_>) -> Option<PreCapacityKeys<'a>> {
     let has_request_size =
         |preference: &ClassPreference| preference.conditions.iter().any(|condition| condition.request_size.is_some());
     let preferences = &context.requirements.preferences;
     let preferred = &context.demand.selector.preferred;
     let ranks_by_price = context.demand.selector.cost_threshold.is_some();
-    let is_known = !ranks_by_price && !preferences.iter().any(has_request_size);
+    let ranks_by_fit = fit::requested_accelerators(context, None).strength == RequestStrength::Hint
+        || !context.demand.configurations.is_empty();
+    let is_known = !ranks_by_price && !ranks_by_fit && !preferences.iter().any(has_request_size);
     let is_capacity_first = yields_to_free_classes(&context.demand.selector);
     is_known.then(|| PreCapacityKeys { preferred, is_capacity_first, preferences, model: context.model })
 }
@@ -147,6 +149,11 @@ impl RankedClass<'_> {
     pub(crate) fn is_within_threshold(&self) -> bool {
         self.cost_threshold
             .is_none_or(|threshold| self.eligibility.price_per_hour.is_some_and(|price| price <= threshold))
+    }
+
+    /// Whether the model does not fit; a script of the service then states the number of accelerators.
+    fn is_too_small(&self) -> bool {
+        self.eligibility.memory.as_ref().is_some_and(|budget| !budget.fits())
     }
 
     /// Returns the price of a replica if it exceeds the threshold, otherwise 0, so that the cheapest class above the
@@ -215,7 +222,7 @@ fn ranked_class<'a>(
         emulated_format: emulated_format(context, class),
         rejected_context: context
             .engine_settings(class)
-            .rejected_context(context.model_memory.and_then(ModelMemory::max_context)),
+            .rejected_context(context.model_memory.and_then(ModelMemory::context_limit)),
         precision_position: context.precision_position(class),
         eligibility: Eligibility {
             shape,
@@ -283,8 +290,12 @@ fn position(names: &[String], class: &str) -> usize {
 }
 
 /// The keys in order. An annotation takes precedence over fields, so the cost threshold precedes the preferred classes.
-fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 14] {
+fn keys<'a>() -> [RankingKey<RankedClass<'a>, ClassRankReason>; 15] {
     [
+        RankingKey {
+            order: |a, b| a.is_too_small().cmp(&b.is_too_small()),
+            reason: |_, _| ClassRankReason::ModelDoesNotFit,
+        },
         RankingKey {
             order: |a, b| a.is_not_variant.cmp(&b.is_not_variant),
             reason: |_, _| ClassRankReason::RequestSize,

@@ -121,3 +121,31 @@ fn number_in_a_script_of_the_service_is_a_hint(
     assert_eq!(selection(&decision).2, expected, "{}", decision.message);
     assert_eq!(warning_codes(&decision).contains(&"ParallelismMismatch"), warns);
 }
+
+/// A class on whose accelerators the model does not fit ranks last, although the service prefers it.
+#[test]
+fn number_in_a_script_does_not_select_a_class_that_is_too_small() {
+    let runner = "{image: i, command: [sh, -c, \"vllm serve m --tp-size 1\"]}";
+    let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}}, engine: {{runner: {runner}}}");
+    let decision = fixture_with_classes(&[&model("25B", ""), RUNTIME, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).1, "nvidia-h100-80gb", "{}", decision.message);
+}
+
+/// Resources of the service replace the tensor parallelism of the runtime, but not its copies: one copy of 70B fits on four
+/// accelerators, two copies do not.
+#[rstest]
+#[case::tensor_parallelism("--tp-size=8", "70B", true)]
+#[case::copies("--dp-size=2", "70B", false)]
+#[case::copies_that_fit("--dp-size=2", "13B", true)]
+#[case::stages("--pp-size=2", "70B", true)]
+fn copies_of_the_runtime_share_the_resources_of_the_service(
+    #[case] args: &str,
+    #[case] size: &str,
+    #[case] is_feasible: bool,
+) {
+    let runtime = RUNTIME.replace("image: i", &format!("image: i, args: [{args}]"));
+    let spec = "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}, engine: {runner: {resources: {limits: {nvidia.com/gpu: 4}}}}";
+    let decision = fixture_with_classes(&[&model(size, ""), &runtime, &service(spec, "")]).decide();
+    assert_eq!(decision.feasible, is_feasible, "{}", decision.message);
+    assert_eq!(selection(&decision).2, if is_feasible { 4 } else { 0 });
+}

@@ -52,6 +52,24 @@ fn decide_on(class_name: &str, memory: &str, model: &str, runner: &str, quantiza
     "image: vllm, args: [--max-model-len=-5]",
     Some("The engine: --max-model-len -5 is not a number of tokens, so that the engine does not start")
 )]
+#[case::automatic_with_sglang(
+    "image: sglang, args: [--context-length, auto]",
+    Some("The engine: --context-length auto is not a number of tokens, so that the engine does not start")
+)]
+#[case::permitted(
+    "image: vllm, args: [--max-model-len=200000], env: [{name: VLLM_ALLOW_LONG_MAX_MODEL_LEN, value: '1'}]",
+    None
+)]
+#[case::not_permitted(
+    "image: vllm, args: [--max-model-len=200000], env: [{name: VLLM_ALLOW_LONG_MAX_MODEL_LEN, value: '0'}]",
+    Some(
+        "The engine: --max-model-len 200000 exceeds the 131072 tokens of the model, so that the engine does not start unless its rope scaling is set as well"
+    )
+)]
+#[case::replaced_configuration(
+    "image: vllm, args: ['--hf-overrides={\"max_position_embeddings\": 262144}', --max-model-len=200000]",
+    None
+)]
 #[case::variable_of_a_script("image: vllm, command: [sh, -c, 'vllm serve m --max-model-len ${LEN}']", None)]
 fn rejected_context_lengths_are_reported(#[case] runner: &str, #[case] expected: Option<&str>) {
     let decision = decide_on("h100", "80Gi", &model("8.03B", "", LLAMA_8B, ""), runner, "");
