@@ -77,7 +77,7 @@ fn fit_on_nodes(
     limiting: Option<&PoolCapacity>,
 ) -> Result<ReplicaShape, ClassRejection> {
     let (shapes, limit) = candidate_shapes(context, request, class, limiting);
-    let (shapes, largest) = placeable_shapes(shapes, request, limiting)?;
+    let (shapes, largest) = placeable_shapes(shapes, request, class, limiting)?;
     let (Some(model), Some(memory)) = (context.model_memory, class.memory) else {
         return Ok(shapes.first().copied().unwrap_or(largest));
     };
@@ -118,18 +118,23 @@ fn parallel_sizes(request: &AcceleratorRequest, shape: ReplicaShape) -> Parallel
 fn placeable_shapes(
     mut shapes: Vec<ReplicaShape>,
     request: &AcceleratorRequest,
+    class: &Class,
     limiting: Option<&PoolCapacity>,
 ) -> Result<(Vec<ReplicaShape>, ReplicaShape), ClassRejection> {
     let requested = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
     // Ignore a maximum of 0: the device plugins of these nodes have not registered yet.
-    let max_per_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
-    if let Some(largest) = max_per_node {
+    let of_largest_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
+    // A copy of the model uses one partition of a device, because partitions cannot be combined.
+    let of_copies = class.is_fraction().then(|| request.parallelism.copies().max(1));
+    for (maximum, is_fraction) in [(of_copies, true), (of_largest_node, false)] {
+        let Some(largest) = maximum else { continue };
         if request.strength == RequestStrength::Hint {
             shapes.iter_mut().for_each(|shape| shape.per_node = shape.per_node.min(largest));
         }
         shapes.retain(|shape| shape.per_node <= largest);
         if shapes.is_empty() {
-            return Err(ClassRejection::TooManyPerNode { requested, largest, stated: request.stated.clone() });
+            let stated = request.stated.clone();
+            return Err(ClassRejection::TooManyPerNode { requested, largest, is_fraction, stated });
         }
     }
     let largest = shapes.last().copied().unwrap_or(ReplicaShape { per_node: 1, nodes: 1 });
@@ -194,7 +199,8 @@ impl NodeLayout<'_> {
     /// no larger ones.
     fn free_shapes(&self, groups: u32, class: &Class) -> (Vec<ReplicaShape>, CountLimit) {
         if class.is_fraction() {
-            return (vec![ReplicaShape { per_node: 1, nodes: self.nodes.unwrap_or(1) }], CountLimit::Fraction);
+            let nodes = self.nodes.unwrap_or(1).max(1);
+            return (vec![ReplicaShape { per_node: groups.max(1).div_ceil(nodes), nodes }], CountLimit::Fraction);
         }
         let is_available = |count: &u32| self.largest_node.is_none_or(|largest| *count <= largest);
         let per_node: Vec<u32> = PER_NODE_COUNTS.into_iter().filter(is_available).collect();

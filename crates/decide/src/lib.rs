@@ -89,9 +89,9 @@ pub use fit::estimated_memory;
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
-    Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, could_run, discover_classes,
-    flavor_from_class, flavor_link, free_replica_slots, is_accelerator_flavor, is_pod_terminal, is_unmodified,
-    node_info, node_infos, nodes_without_pods, place_pods, price_partitions, provenance,
+    Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, complete_partitions, could_run,
+    discover_classes, flavor_from_class, flavor_link, free_replica_slots, is_accelerator_flavor, is_pod_terminal,
+    is_unmodified, node_info, node_infos, nodes_without_pods, place_pods, provenance,
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;
@@ -101,11 +101,11 @@ pub use merge::args::{
     CommandLine, MergedCommandLine, is_shell, merge_args, replace_tensor_parallel_size, shell_script_index,
 };
 pub use merge::env::{MergedEnv, merge_env, replace_variable};
-pub use merge::parallelism::ParallelismSettings;
+pub use merge::merge_configurations;
 pub use merge::origin::{Origin, OverriddenValue, Setting, SettingField, Sources};
+pub use merge::parallelism::ParallelismSettings;
 pub use merge::placement::{Placement, merge_placement};
 pub use merge::resources::{AcceleratorAllocation, MergedResources, merge_resources, overlay_resources};
-pub use merge::merge_configurations;
 pub use model_architecture::ModelArchitecture;
 pub use naming::{NamedSize, model_size};
 pub use nodes::{

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use api::ome::Component;
 use decide::{
     Class, ClassConfiguration, CommandLine, ComponentDemand, MergedCommandLine, MergedEnv, Origin, Parallelism,
-    ParallelismSettings, ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, StatedCount, StatedSize, Warning,
+    ParallelismSettings, ReplicaShape, RuntimeComponent, Setting, SettingField, Sources, StatedCount, StatedSize,
+    Warning,
 };
 use serde_json::{Map, Value, json};
 
@@ -198,11 +199,8 @@ fn replace_tensor_parallelism(
     let message = format!(
         "The service requests {requested} {noun} per replica, although {stated}; the engine is started with {size}"
     );
-    let code = if adds {
-        decide::code::warning::ACCELERATORS_ADDED
-    } else {
-        decide::code::warning::PARALLELISM_MISMATCH
-    };
+    let code =
+        if adds { decide::code::warning::ACCELERATORS_ADDED } else { decide::code::warning::PARALLELISM_MISMATCH };
     is_requested.then(|| Warning::new(code, message))
 }
 

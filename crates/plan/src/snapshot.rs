@@ -156,11 +156,11 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Removes all classes but one. A partition keeps the price that follows from its device.
+    /// Removes all classes but one. A partition keeps the figures that follow from its device.
     pub fn retain_class(&mut self, name: &str) {
         let classes = self.classes.iter().filter_map(|class| class.parsed.clone().ok()).collect();
         let mut supply = decide::Supply { classes, ..decide::Supply::default() };
-        decide::price_partitions(&mut supply);
+        decide::complete_partitions(&mut supply);
         self.classes.retain(|class| class.name == name);
         for class in &mut self.classes {
             let priced = supply.classes.iter().find(|priced| priced.name == class.name);

@@ -42,7 +42,7 @@ pub(crate) fn read_supply(snapshot: &Snapshot, claims: &[Claim], owner: &Owner) 
             }
         }
     }
-    decide::price_partitions(&mut supply);
+    decide::complete_partitions(&mut supply);
     set_availability(snapshot, claims, owner, &mut supply.classes);
     (supply, warnings)
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::segment::{FlagKey, Segment, segments};
 use super::args::split_script;
 use super::origin::{Origin, SettingField};
+use super::segment::{FlagKey, Segment, segments};
 use crate::parallelism::{Parallelism, StatedSize};
 
 /// What one source of a container states about the parallelism of the engine.
@@ -90,7 +90,8 @@ impl ParallelismSettings {
         let mut settings = Self { sets_command: !command.is_empty(), ..Self::default() };
         settings.read_flags(&scripts, true);
         settings.read_flags(&line, false);
-        let variables = env.iter().filter_map(|entry| Some((entry["name"].as_str()?.to_owned(), positive(&entry["value"]))));
+        let variables =
+            env.iter().filter_map(|entry| Some((entry["name"].as_str()?.to_owned(), positive(&entry["value"]))));
         settings.variables.extend(variables);
         settings
     }
@@ -137,13 +138,16 @@ impl ParallelismSettings {
 
     fn read_flags(&mut self, words: &[String], in_script: bool) {
         let segments = segments(words);
-        let last = |flag: &str| segments.iter().rev().find(|segment| matches!(&segment.key, FlagKey::Flag(name) if name == flag));
+        let last = |flag: &str| {
+            segments.iter().rev().find(|segment| matches!(&segment.key, FlagKey::Flag(name) if name == flag))
+        };
         for size in Size::ALL {
             self.flags.extend(last(size.flag()).map(|segment| (size, SizeFlag::read(segment, in_script))));
         }
         // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
         // each data-parallel rank requires its own. An engine with a stated rank runs only that one.
-        self.shares_accelerators |= ["enable-dp-attention", "data-parallel-rank"].iter().any(|flag| last(flag).is_some());
+        self.shares_accelerators |=
+            ["enable-dp-attention", "data-parallel-rank"].iter().any(|flag| last(flag).is_some());
     }
 }
 
@@ -174,7 +178,8 @@ pub(crate) fn merge_parallelism(sources: &[(Origin, &ParallelismSettings)]) -> P
 
 fn merged_size(sources: &[(Origin, &ParallelismSettings)], size: Size) -> Option<StatedSize> {
     let variable = |name: &str| {
-        let (origin, value) = sources.iter().find_map(|(origin, source)| Some((*origin, source.variables.get(name)?)))?;
+        let (origin, value) =
+            sources.iter().find_map(|(origin, source)| Some((*origin, source.variables.get(name)?)))?;
         let field = Arc::new(SettingField::Env(name.to_owned()));
         value.map(|size| StatedSize { size, field, origin, in_script: false })
     };
@@ -269,7 +274,8 @@ mod tests {
     #[case("--tp $(TP)")]
     fn reads_variables_in_scripts(#[case] line: &str) {
         let env = [json!({"name": "TP", "value": "4"})];
-        let sizes = ParallelismSettings::new(&["sh", "-c"], &[&format!("exec vllm {line}")], &env).sizes(Origin::Service);
+        let sizes =
+            ParallelismSettings::new(&["sh", "-c"], &[&format!("exec vllm {line}")], &env).sizes(Origin::Service);
         let tensor = sizes.tensor.unwrap();
         assert_eq!((tensor.size, tensor.in_script, &*tensor.field), (4, false, &SettingField::Env("TP".to_owned())));
     }

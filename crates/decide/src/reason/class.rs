@@ -85,8 +85,10 @@ pub enum ClassRejection {
     TooManyPerNode {
         /// Requested accelerators per node.
         requested: u32,
-        /// Accelerators of the largest node.
+        /// The largest number that is possible.
         largest: u32,
+        /// Whether accelerators of the class are partitions of a device, which cannot be combined.
+        is_fraction: bool,
         /// What states the number.
         stated: Option<StatedCount>,
     },
@@ -249,14 +251,17 @@ impl fmt::Display for ClassRejection {
             Self::PerformanceTooLow { precision, required, offered } => {
                 write!(f, "{required} {precision} TFLOPS are required; the class {}", DeclaredValue(*offered))
             }
-            Self::TooManyPerNode { requested, largest, stated } => {
+            Self::TooManyPerNode { requested, largest, is_fraction, stated } => {
                 let accelerators_are =
                     if *requested == 1 { "accelerator per node is" } else { "accelerators per node are" };
                 write!(f, "{requested} {accelerators_are} requested")?;
                 if let Some(stated) = stated {
                     write!(f, " ({stated})")?;
                 }
-                write!(f, "; the largest node of the class has {largest}")
+                match is_fraction {
+                    true => write!(f, "; {}", CountLimit::Fraction),
+                    false => write!(f, "; the largest node of the class has {largest}"),
+                }
             }
             Self::ModelDoesNotFit { budget, fitting_tokens, accelerators, limit } => {
                 does_not_fit(f, budget, *accelerators, limit)?;

@@ -126,7 +126,9 @@ fn number_in_a_script_of_the_service_is_a_hint(
 #[test]
 fn number_in_a_script_does_not_select_a_class_that_is_too_small() {
     let runner = "{image: i, command: [sh, -c, \"vllm serve m --tp-size 1\"]}";
-    let spec = format!("acceleratorSelector: {{preferredClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}}, engine: {{runner: {runner}}}");
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-a100-40gb, nvidia-h100-80gb]}}, engine: {{runner: {runner}}}"
+    );
     let decision = fixture_with_classes(&[&model("25B", ""), RUNTIME, &service(&spec, "")]).decide();
     assert_eq!(selection(&decision).1, "nvidia-h100-80gb", "{}", decision.message);
 }

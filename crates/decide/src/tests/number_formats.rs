@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::class_code;
 use super::fixture::{RUNTIME, fixture, fixture_with_classes, model, selection, service, warning_codes};
-use crate::price_partitions;
+use crate::complete_partitions;
 
 /// RUNTIME with this image for models of this quantization.
 fn runtime(image: &str, quantization: &str) -> String {
@@ -91,7 +91,55 @@ fn partitions_have_a_share_of_the_price(
     };
     let device = class("a100-40gb", "NVIDIA-A100-SXM4-40GB", "40Gi", false, ", cost: {perHour: '2'}");
     let mut supply = fixture(&[&device, &class(name, name, memory, true, cost)]).supply;
-    price_partitions(&mut supply);
+    complete_partitions(&mut supply);
     assert_eq!(supply.class(name).unwrap().cost.per_hour, expect);
     assert_eq!(supply.class("a100-40gb").unwrap().cost.per_hour, Some(2.0));
+}
+
+/// Bandwidth follows from the share of the memory, throughput from the share of the streaming multiprocessors.
+#[rstest]
+#[case::profile("a100-40gb-mig-3g.20gb", "20Gi", "", (Some(778.0), Some(135.0)))]
+#[case::product("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "5Gi", "", (Some(194.5), Some(45.0)))]
+#[case::shared("A100-SXM4-40GB-SHARED", "20Gi", "", (Some(778.0), Some(157.5)))]
+#[case::stated("a100-40gb-mig-1g.5gb", "5Gi", ", memoryBandwidthGBps: '200', performance: {fp16TFLOPS: 40}", (Some(200.0), Some(40.0)))]
+fn partitions_have_a_share_of_the_performance(
+    #[case] name: &str,
+    #[case] memory: &str,
+    #[case] figures: &str,
+    #[case] expect: (Option<f64>, Option<f64>),
+) {
+    let class = |name: &str, product: &str, divisible: bool, capabilities: &str| {
+        format!(
+            "{{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {{name: {name}}}, spec: {{vendor: nvidia, discovery: {{nodeSelector: {{nvidia.com/gpu.product: {product}}}}}, capabilities: {{{capabilities}}}, resources: [{{name: nvidia.com/x, divisible: {divisible}}}]}}}}"
+        )
+    };
+    let figures_of_device = "memoryGB: 40Gi, memoryBandwidthGBps: '1556', performance: {fp16TFLOPS: 315}";
+    let device = class("a100-40gb", "NVIDIA-A100-SXM4-40GB", false, figures_of_device);
+    let mut supply = fixture(&[&device, &class(name, name, true, &format!("memoryGB: {memory}{figures}"))]).supply;
+    complete_partitions(&mut supply);
+    let partition = supply.class(name).unwrap();
+    assert_eq!((partition.bandwidth, partition.performance.fp16), expect);
+}
+
+/// Slices of a device cannot be combined: a copy of the model uses one.
+#[rstest]
+#[case::one("", "", 1)]
+#[case::copies("args: [--dp-size=2]", "", 2)]
+#[case::tensor_parallelism("args: [--tp-size=2]", "", 0)]
+#[case::tensor_parallelism_of_the_service("", "args: [--tp-size=2]", 0)]
+#[case::stages("args: [--pp-size=2]", "", 0)]
+#[case::resources("", "resources: {limits: {nvidia.com/mig-3g.20gb: 2}}", 0)]
+#[case::copies_on_resources("args: [--dp-size=2]", "resources: {limits: {nvidia.com/mig-3g.20gb: 2}}", 2)]
+#[case::script("", "command: [sh, -c, 'vllm serve m --tp-size 2']", 1)]
+fn a_copy_of_the_model_uses_one_slice(#[case] runtime: &str, #[case] runner: &str, #[case] expected: u32) {
+    let slice = "{apiVersion: ome.io/v1beta1, kind: AcceleratorClass, metadata: {name: slice}, spec: {vendor: nvidia, discovery: {nodeSelector: {gpu: slice}}, capabilities: {memoryGB: 20Gi, features: [tensor-cores]}, resources: [{name: nvidia.com/mig-3g.20gb, divisible: true}]}}";
+    let model = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: m}, spec: {modelFormat: {name: safetensors}, modelParameterSize: 3B}}";
+    let runtime = RUNTIME.replace("image: i", &format!("image: i, {runtime}"));
+    let spec = format!("acceleratorSelector: {{preferredClasses: [slice]}}, engine: {{runner: {{{runner}}}}}");
+    let decision = fixture(&[slice, model, &runtime, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+    if expected == 0 {
+        let rejection = decision.candidates[0].accelerators[0].evaluation.to_string();
+        assert!(rejection.ends_with("; partitions of a device cannot be combined"), "{rejection}");
+    }
 }

@@ -62,8 +62,11 @@ fn mismatch_finding(
     let accelerators =
         resources.iter().filter(|(name, count)| ACCELERATOR_RESOURCES.contains(&name.as_str()) && **count > 0);
     let per_node = accelerators.map(|(_, count)| *count).max();
-    let accelerator_request =
-        AcceleratorRequest { parallelism: parallelism.sizes(Origin::Service), per_node, ..AcceleratorRequest::default() };
+    let accelerator_request = AcceleratorRequest {
+        parallelism: parallelism.sizes(Origin::Service),
+        per_node,
+        ..AcceleratorRequest::default()
+    };
     let (parallelism, requested) = accelerator_request.mismatch(nodes)?;
     let noun = if parallelism == 1 { "accelerator" } else { "accelerators" };
     let message =

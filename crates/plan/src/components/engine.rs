@@ -309,7 +309,10 @@ impl RoleBuilder<'_> {
         const FLAG: &str = "--tensor-parallel-size";
         let accelerators = self.replica_set.accelerators.as_ref();
         let size = runner::tensor_parallelism(container, accelerators, self.nodes);
-        if size == 1 || !launch::starts_engine(container) || ParallelismSettings::of_container(container).determines_tensor() {
+        if size == 1
+            || !launch::starts_engine(container)
+            || ParallelismSettings::of_container(container).determines_tensor()
+        {
             return;
         }
         if let Some("vllm" | "sglang") = launch::flag_recipient(container) {

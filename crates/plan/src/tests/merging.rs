@@ -412,7 +412,8 @@ fn resources_of_the_service_replace_tensor_parallelism(
     ]);
     assert_eq!(args(&plan), expected, "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], requested);
-    let messages: Vec<&str> = plan.warnings.iter().filter(|found| found.code == warning).map(|found| found.message.as_str()).collect();
+    let messages: Vec<&str> =
+        plan.warnings.iter().filter(|found| found.code == warning).map(|found| found.message.as_str()).collect();
     assert_eq!(messages.len(), 1, "{:?}", plan.warnings);
     let end = format!("the engine is started with {requested}");
     assert!(messages[0].ends_with(&end), "{messages:?}");

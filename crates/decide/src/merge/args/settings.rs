@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::merge::segment::{FlagKey, segments};
 use crate::merge::flags;
 use crate::merge::origin::{Origin, OverriddenValue, Setting, SettingField};
+use crate::merge::segment::{FlagKey, segments};
 
 /// Records the flags of several sources, weakest first, in the order of their first occurrence.
 #[derive(Default)]
