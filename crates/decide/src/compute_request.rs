@@ -1,10 +1,12 @@
 //! CPU and memory that a Pod requests, and that nodes have.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::units::{CPU, MEMORY, compute_units};
+use crate::inventory::is_sidecar;
+use crate::units::{CPU, MEMORY, compute_units, extended_resources};
 
 /// CPU and memory that a Pod requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +42,19 @@ pub struct ComputeShortage {
 pub struct PodRequests {
     /// Requests and limits of the engine container: CPU, memory.
     engine: [Quantities; 2],
-    /// Names and requests of the other containers.
-    sidecars: Vec<(String, ComputeRequest)>,
+    /// The other containers.
+    others: Vec<OtherContainer>,
+}
+
+/// A container beside that of the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OtherContainer {
+    name: String,
+    compute: ComputeRequest,
+    /// Units by extended resource.
+    extended: BTreeMap<String, u32>,
+    /// Whether the container has ended when the engine starts.
+    is_init: bool,
 }
 
 /// Request and limit for one resource.
@@ -65,6 +78,11 @@ impl ComputeRequest {
             millicpu: self.millicpu.saturating_add(other.millicpu),
             mebibytes: self.mebibytes.saturating_add(other.mebibytes),
         }
+    }
+
+    /// Returns the greater amount of each resource.
+    fn max(self, other: Self) -> Self {
+        Self { millicpu: self.millicpu.max(other.millicpu), mebibytes: self.mebibytes.max(other.mebibytes) }
     }
 
     /// Returns how many such Pods fit into `available`.
@@ -128,10 +146,12 @@ impl fmt::Display for ComputeRequest {
 // === impl PodRequests ===
 
 impl PodRequests {
-    /// Reads the containers of a component: the `resources` of the engine container, weakest first, and its other containers.
+    /// Reads the containers of a component: the `resources` of the engine container, weakest first, its other containers, and its
+    /// init containers.
     pub(crate) fn new<'a>(
         engine: impl IntoIterator<Item = &'a Value>,
-        sidecars: impl IntoIterator<Item = &'a Value>,
+        containers: impl IntoIterator<Item = &'a Value>,
+        init_containers: impl IntoIterator<Item = &'a Value>,
     ) -> Self {
         let mut merged = [Quantities::default(); 2];
         for resources in engine {
@@ -140,15 +160,33 @@ impl PodRequests {
                     Quantities { request: stated.request.or(merged.request), limit: stated.limit.or(merged.limit) };
             }
         }
-        let sidecar = |container: &Value| {
-            let request = ComputeRequest::of_resources(&container["resources"]);
-            (container["name"].as_str().unwrap_or_default().to_owned(), request)
+        let other = |container: &Value, is_init: bool| OtherContainer {
+            name: container["name"].as_str().unwrap_or_default().to_owned(),
+            compute: ComputeRequest::of_resources(&container["resources"]),
+            extended: extended_resources(&container["resources"]),
+            is_init,
         };
-        Self { engine: merged, sidecars: sidecars.into_iter().map(sidecar).collect() }
+        let containers = containers.into_iter().map(|container| other(container, false));
+        let init_containers = init_containers.into_iter().map(|container| other(container, !is_sidecar(container)));
+        Self { engine: merged, others: containers.chain(init_containers).collect() }
+    }
+
+    /// Returns the units of `resource` that containers other than that of the engine request while it runs.
+    pub(crate) fn units_beside_engine(runtime: &Self, service: &Self, resource: &str) -> u32 {
+        let running = Self::merge_others(runtime, service).filter(|container| !container.is_init);
+        running
+            .filter_map(|container| container.extended.get(resource))
+            .fold(0, |sum, units| sum.saturating_add(*units))
+    }
+
+    /// Returns the other containers of the Pod. Those of the service replace containers of the runtime with the same name.
+    fn merge_others<'a>(runtime: &'a Self, service: &'a Self) -> impl Iterator<Item = &'a OtherContainer> {
+        let is_replaced = |container: &&OtherContainer| service.others.iter().any(|other| other.name == container.name);
+        runtime.others.iter().filter(move |container| !is_replaced(container)).chain(&service.others)
     }
 
     /// Returns what a Pod requests: the engine container's amounts of the service, or of the runtime if the service sets none,
-    /// raised to those of `configurations`, and the other containers. A limit that is less than a request of a weaker source
+    /// raised to those of `configurations`, and the other containers; at least what each init container requests. A limit that is less than a request of a weaker source
     /// replaces it, as in the merged container.
     pub(crate) fn merge<'a>(
         runtime: &Self,
@@ -170,9 +208,10 @@ impl PodRequests {
             Quantities::merge(runtime, configured, service)
         };
         let engine = ComputeRequest { millicpu: amount(0), mebibytes: amount(1) };
-        let is_replaced = |name: &String| service.sidecars.iter().any(|(other, _)| other == name);
-        let of_runtime = runtime.sidecars.iter().filter(|(name, _)| !is_replaced(name));
-        of_runtime.chain(&service.sidecars).fold(engine, |sum, (_, request)| sum.add(*request))
+        let (init, running): (Vec<_>, Vec<_>) =
+            Self::merge_others(runtime, service).partition(|container| container.is_init);
+        let sum = running.iter().fold(engine, |sum, container| sum.add(container.compute));
+        init.iter().fold(sum, |request, container| request.max(container.compute))
     }
 
     /// Sets the amount of one resource that the engine container requests.
@@ -240,18 +279,28 @@ mod tests {
         #[case] service: Value,
         #[case] expected: (u32, u32),
     ) {
-        let [runtime, service] = [runtime, service].map(|resources| PodRequests::new([&resources], []));
+        let [runtime, service] = [runtime, service].map(|resources| PodRequests::new([&resources], [], []));
         let request = PodRequests::merge(&runtime, [configuration].iter(), &service);
         assert_eq!((request.millicpu, request.mebibytes), expected);
     }
 
-    #[test]
-    fn adds_other_containers_once() {
-        let sidecar = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+    /// Columns: CPUs of an init container, whether it runs as long as the Pod, expected CPUs beside 7 of containers.
+    #[rstest]
+    #[case::smaller("6", false, 7_000)]
+    #[case::larger("9", false, 9_000)]
+    #[case::sidecar("2", true, 9_000)]
+    fn adds_other_containers_once(#[case] init: &str, #[case] is_sidecar: bool, #[case] expected: u32) {
+        let container = |name: &str, cpu: &str| json!({"name": name, "resources": {"requests": {"cpu": cpu, "nvidia.com/gpu": "1"}}});
         let engine = json!({"requests": {"cpu": "4"}});
-        let runtime = PodRequests::new([&engine], &[sidecar("a", "1"), sidecar("b", "1")]);
-        let service = PodRequests::new([], &[sidecar("b", "2")]);
-        assert_eq!(PodRequests::merge(&runtime, [].iter(), &service).millicpu, 7_000);
+        let mut init = container("i", init);
+        if is_sidecar {
+            init["restartPolicy"] = json!("Always");
+        }
+        let runtime = PodRequests::new([&engine], &[container("a", "1"), container("b", "1")], [&init]);
+        let service = PodRequests::new([], &[container("b", "2")], []);
+        assert_eq!(PodRequests::merge(&runtime, [].iter(), &service).millicpu, expected);
+        let accelerators = PodRequests::units_beside_engine(&runtime, &service, "nvidia.com/gpu");
+        assert_eq!(accelerators, if is_sidecar { 3 } else { 2 });
     }
 
     #[test]

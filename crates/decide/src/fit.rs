@@ -24,6 +24,8 @@ use crate::supply::Class;
 pub(crate) struct AcceleratorFit {
     pub(crate) shape: ReplicaShape,
     pub(crate) request: AcceleratorRequest,
+    /// Accelerators that containers beside the engine request.
+    pub(crate) beside_engine: u32,
     /// CPU and memory that a Pod requests.
     pub(crate) compute: ComputeRequest,
 }
@@ -33,7 +35,30 @@ pub(crate) struct AcceleratorFit {
 impl AcceleratorFit {
     /// Returns what one Pod requests of a node.
     pub(crate) fn pod(&self) -> PodShape {
-        PodShape { accelerators: self.shape.per_node, compute: self.compute }
+        let accelerators = self.shape.per_node.saturating_add(self.beside_engine);
+        PodShape { accelerators, compute: self.compute }
+    }
+}
+
+/// The most accelerators that an engine can have on one node; `None` if nothing is known.
+#[derive(Clone, Copy, Default)]
+struct NodeLimits {
+    /// Those of the largest node.
+    largest_node: Option<u32>,
+    /// An upper bound, if only the total of all nodes is known.
+    max_per_node: Option<u32>,
+}
+
+// === impl NodeLimits ===
+
+impl NodeLimits {
+    /// Returns what containers beside the engine leave of the nodes. A maximum of 0 is ignored: the device plugins of these nodes have
+    /// not registered yet.
+    fn new(nodes: &PoolCapacity, beside_engine: u32) -> Self {
+        let left = |maximum: Option<u32>| {
+            maximum.filter(|maximum| *maximum > 0).map(|maximum| maximum.saturating_sub(beside_engine))
+        };
+        Self { largest_node: left(nodes.largest_node()), max_per_node: left(nodes.max_per_node()) }
     }
 }
 
@@ -54,15 +79,17 @@ pub(crate) fn fit(
     limiting: Option<&PoolCapacity>,
 ) -> Result<AcceleratorFit, ClassRejection> {
     let request = requested_accelerators(context, Some(class));
-    let fit = fit_on_nodes(context, &request, class, limiting);
+    let beside_engine = context.accelerators_beside_engine(class);
+    let limits = limiting.map(|nodes| NodeLimits::new(nodes, beside_engine)).unwrap_or_default();
+    let fit = fit_on_nodes(context, &request, class, limits);
     let shape = fit.or_else(|rejection| current_fit(context, &request, class).ok_or(rejection))?;
-    Ok(AcceleratorFit { shape, request, compute: context.compute_request(class) })
+    Ok(AcceleratorFit { shape, request, beside_engine, compute: context.compute_request(class) })
 }
 
 /// Returns the current shape on `class` if nodes of any size would permit it.
 fn current_fit(context: &MatchContext<'_>, request: &AcceleratorRequest, class: &Class) -> Option<ReplicaShape> {
     let shape = context.current?.shape_on(&class.name)?;
-    let permitted = fit_on_nodes(context, request, class, None).ok()?;
+    let permitted = fit_on_nodes(context, request, class, NodeLimits::default()).ok()?;
     let is_permitted = match request.is_fixed() {
         true => shape == permitted,
         false => shape.accelerators() >= permitted.accelerators(),
@@ -74,10 +101,10 @@ fn fit_on_nodes(
     context: &MatchContext<'_>,
     request: &AcceleratorRequest,
     class: &Class,
-    limiting: Option<&PoolCapacity>,
+    limits: NodeLimits,
 ) -> Result<ReplicaShape, ClassRejection> {
-    let (shapes, limit) = candidate_shapes(context, request, class, limiting);
-    let (shapes, largest) = placeable_shapes(shapes, request, class, limiting)?;
+    let (shapes, limit) = candidate_shapes(context, request, class, limits);
+    let (shapes, largest) = placeable_shapes(shapes, request, class, limits)?;
     let (Some(model), Some(memory)) = (context.model_memory, class.memory) else {
         return Ok(shapes.first().copied().unwrap_or(largest));
     };
@@ -119,14 +146,12 @@ fn placeable_shapes(
     mut shapes: Vec<ReplicaShape>,
     request: &AcceleratorRequest,
     class: &Class,
-    limiting: Option<&PoolCapacity>,
+    limits: NodeLimits,
 ) -> Result<(Vec<ReplicaShape>, ReplicaShape), ClassRejection> {
     let requested = shapes.iter().map(|shape| shape.per_node).min().unwrap_or(1);
-    // Ignore a maximum of 0: the device plugins of these nodes have not registered yet.
-    let of_largest_node = limiting.and_then(PoolCapacity::max_per_node).filter(|max| *max > 0);
     // A copy of the model uses one partition of a device, because partitions cannot be combined.
     let of_copies = class.is_fraction().then(|| request.parallelism.copies().max(1));
-    for (maximum, is_fraction) in [(of_copies, true), (of_largest_node, false)] {
+    for (maximum, is_fraction) in [(of_copies, true), (limits.max_per_node, false)] {
         let Some(largest) = maximum else { continue };
         if request.strength == RequestStrength::Hint {
             shapes.iter_mut().for_each(|shape| shape.per_node = shape.per_node.min(largest));
@@ -147,16 +172,12 @@ fn candidate_shapes(
     context: &MatchContext<'_>,
     request: &AcceleratorRequest,
     class: &Class,
-    limiting: Option<&PoolCapacity>,
+    limits: NodeLimits,
 ) -> (Vec<ReplicaShape>, CountLimit) {
     let nodes = context.demand.nodes.or(context.runtime.nodes);
     let is_multi_node = nodes.is_none() && (context.demand.multi_node || context.runtime.multi_node);
     let nodes_to_try = if is_multi_node { &NODES[..] } else { &[1] };
-    let layout = NodeLayout {
-        nodes,
-        nodes_to_try,
-        largest_node: limiting.and_then(PoolCapacity::largest_node).filter(|largest| *largest > 0),
-    };
+    let layout = NodeLayout { nodes, nodes_to_try, largest_node: limits.largest_node };
     let mut shapes = layout.requested_shapes(request);
     if !shapes.is_empty() && request.strength != RequestStrength::Minimum {
         let limit = request.stated.clone().map_or(CountLimit::Maximum, CountLimit::Stated);

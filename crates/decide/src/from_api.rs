@@ -158,15 +158,16 @@ fn parallelism(component: &ComponentSpec) -> ParallelismSettings {
     engine_container(component).map(ParallelismSettings::of_container).unwrap_or_default()
 }
 
-/// Returns CPU and memory of the component's containers. Those of the engine container take precedence over `resources`.
+/// Returns what the component's containers request. Amounts of the engine container take precedence over `resources`.
 fn pod_requests(component: &ComponentSpec) -> PodRequests {
     let engine = engine_container(component);
     let resources = component.resources.iter().chain(engine.and_then(|container| container.get("resources")));
-    let sidecars = component.pod.get("containers").and_then(Value::as_array).into_iter().flatten();
+    let list = |field: &str| component.pod.get(field).and_then(Value::as_array).into_iter().flatten();
     let is_engine = |container: &&Value| {
         engine.is_some_and(|engine| std::ptr::eq(engine, *container) || engine["name"] == container["name"])
     };
-    PodRequests::new(resources, sidecars.filter(|container| !is_engine(container)))
+    let containers = list("containers").filter(|container| !is_engine(container));
+    PodRequests::new(resources, containers, list("initContainers"))
 }
 
 /// Returns the vendor that the image of the engine container names.

@@ -14,6 +14,7 @@ mod pod_slots;
 mod pod_usage;
 mod products;
 mod provenance;
+mod unschedulable;
 
 use std::sync::Arc;
 
@@ -25,12 +26,14 @@ pub(crate) use discover::AUTO_DISCOVERED_LABEL;
 pub use discover::discover_classes;
 pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};
 pub use index::{ClassTotals, Inventory};
+pub(crate) use node_info::is_sidecar;
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos, nodes_without_pods};
 pub use partitions::complete_partitions;
-pub use pod_slots::{could_run, free_replica_slots, place_pods};
+pub use pod_slots::{free_replica_slots, place_pods};
 pub use pod_usage::ServiceUsage;
 pub(crate) use provenance::set_provenance;
 pub use provenance::{PROVENANCE_ANNOTATION, Provenance, is_unmodified, provenance};
+pub use unschedulable::{UnschedulableReason, unschedulable_reason};
 
 /// Returns the nodes of `class` among `nodes`, counted in accelerators.
 #[must_use]

@@ -89,9 +89,10 @@ pub use fit::estimated_memory;
 pub use from_api::{FieldError, FieldKind};
 pub use inventory::{
     BaseSet, BaseSetError, ClassTotals, FlavorError, FlavorLink, Inventory, NodeInfo, PROVENANCE_ANNOTATION,
-    Provenance, SERVICE_LABEL, ServiceUsage, class_availability, class_from_flavor, complete_partitions, could_run,
-    discover_classes, flavor_from_class, flavor_link, free_replica_slots, is_accelerator_flavor, is_pod_terminal,
-    is_unmodified, node_info, node_infos, nodes_without_pods, place_pods, provenance,
+    Provenance, SERVICE_LABEL, ServiceUsage, UnschedulableReason, class_availability, class_from_flavor,
+    complete_partitions, discover_classes, flavor_from_class, flavor_link, free_replica_slots, is_accelerator_flavor,
+    is_pod_terminal, is_unmodified, node_info, node_infos, nodes_without_pods, place_pods, provenance,
+    unschedulable_reason,
 };
 pub use lazy_list::LazyList;
 pub use leader_worker::apply_role_placement;

@@ -70,6 +70,14 @@ impl MatchContext<'_> {
         PodRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
     }
 
+    /// Returns the accelerators of `class` that containers beside the engine request.
+    pub(crate) fn accelerators_beside_engine(&self, class: &Class) -> u32 {
+        let Some(resource) = class.resource_name() else { return 0 };
+        let units_per_accelerator = class.resource().map_or(1, |resource| resource.quantity.max(1));
+        let units = PodRequests::units_beside_engine(&self.runtime.compute, &self.demand.compute, resource);
+        units.div_ceil(units_per_accelerator)
+    }
+
     /// Returns how the engine computes the number format of the model on `class`.
     pub(crate) fn format_support(&self, class: &Class) -> FormatSupport {
         let Some(model) = self.model else { return FormatSupport::Native };

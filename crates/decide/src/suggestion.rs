@@ -1,8 +1,10 @@
 //! Suggestions for unknown names.
 
+use std::cmp::Reverse;
+
 /// Returns the known name nearest to `name`: at most a third of its letters differ, or one contains the other. A name that
 /// starts with all words of `name` is preferred, then one that contains its words or is contained in them, as with a prefix or
-/// a suffix; names at the same distance are ordered alphabetically.
+/// a suffix, then one with more words in common; names at the same distance are ordered alphabetically.
 #[must_use]
 pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name: Vec<char> = name.to_lowercase().chars().take(MAX_LENGTH).collect();
@@ -13,7 +15,8 @@ pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
             name.len() > 3 && (contains(&letters, &name) || letters.len() > 3 && contains(&name, &letters));
         let is_similar = distance * 3 <= name.len() || is_substring;
         let has_affix = contains_words(&letters, &name) || contains_words(&name, &letters);
-        is_similar.then_some((!starts_with_words(&letters, &name), !has_affix, distance, known))
+        let common = Reverse(common_words(&letters, &name));
+        is_similar.then_some((!starts_with_words(&letters, &name), !has_affix, common, distance, known))
     });
     similar.min().map(|(.., known)| known)
 }
@@ -32,6 +35,21 @@ fn contains_words(name: &[char], part: &[char]) -> bool {
             let before = start.checked_sub(1).and_then(|index| name.get(index));
             window == part && is_boundary(before) && is_boundary(name.get(start + part.len()))
         })
+}
+
+/// Returns the largest number of words next to each other that both names contain.
+fn common_words(a: &[char], b: &[char]) -> usize {
+    let words = |name: &[char]| -> Vec<String> {
+        name.split(|letter| !letter.is_alphanumeric()).map(|word| word.iter().collect()).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    let common =
+        |start: usize, other: usize| a.iter().skip(start).zip(b.iter().skip(other)).take_while(|(a, b)| a == b).count();
+    (0..a.len())
+        .flat_map(|start| (0..b.len()).map(move |other| (start, other)))
+        .map(|(a, b)| common(a, b))
+        .max()
+        .unwrap_or(0)
 }
 
 /// Maximum length of Kubernetes names; longer input is truncated to bound the cost.
@@ -83,10 +101,17 @@ mod tests {
     #[case::both("team-llama-3-1-8b-instruct-production", Some("llama-3-1-8b-instruct"))]
     #[case::missing_suffix("llama-3-1-70b", Some("llama-3-1-70b-instruct"))]
     #[case::missing_prefix("mistral-7b-rt", Some("srt-mistral-7b-rt"))]
+    #[case::prefix_for_suffix("mixtral-8x7b-instruct-rt", Some("srt-mixtral-8x7b-instruct"))]
     #[case::part_of_a_word("llama-3-1-70b-instructive", Some("llama-3-1-70b-instruct-v2"))]
     fn suggests_names_with_a_prefix_or_suffix(#[case] name: &str, #[case] expected: Option<&str>) {
-        let known =
-            ["llama-3-1-70b-instruct", "llama-3-1-70b-instruct-v2", "llama-3-1-8b-instruct", "srt-mistral-7b-rt"];
+        let known = [
+            "llama-3-1-70b-instruct",
+            "llama-3-1-70b-instruct-v2",
+            "llama-3-1-8b-instruct",
+            "mistral-7b-instruct-rt",
+            "srt-mistral-7b-rt",
+            "srt-mixtral-8x7b-instruct",
+        ];
         assert_eq!(nearest_name(name, known), expected);
     }
 

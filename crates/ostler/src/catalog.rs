@@ -17,7 +17,7 @@ pub(crate) use check::check;
 pub(crate) use filter::Filter;
 pub(crate) use find::find;
 pub(crate) use list::tables;
-pub(crate) use model_files::{is_model, manifest_in, read as read_model};
+pub(crate) use model_files::{document as model_document, is_model, read as read_model};
 pub(crate) use placement::placement_comment;
 
 macro_rules! files {

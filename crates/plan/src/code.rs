@@ -52,9 +52,9 @@ pub mod warning {
         NO_ROUTER_CONTAINER = "NoRouterContainer":
             "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
             "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
-        ROUTER_UNSCHEDULABLE = "RouterUnschedulable":
-            "None of the nodes could run a Pod of the router, even without other Pods.",
-            "Correct nodeSelector, affinity, tolerations and resources of the router, or add such a node.";
+        PODS_UNSCHEDULABLE = "PodsUnschedulable":
+            "None of the nodes could run a Pod of the router, or of the role, even without other Pods. Its Pods stay pending.",
+            "Correct nodeSelector, affinity, tolerations and resources of the Pods, or add such a node.";
         ROUTER_MISSING = "RouterMissing": "The service has separate engines for prefill and decode but no router. For a service with roles, the message names those that receive no requests, if any.",
             "Add a router to the service, or use a runtime with `routerConfig`. For a service with roles, add a role with `componentType: router`.";
         PREFILLERS_NOT_ROUTED = "PrefillersNotRouted": "The routing strategy does not send prompts to prefillers. Requests are routed only to decoders.",

@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::component_input::ComponentInput;
 use self::metadata::selector;
 use self::pod_roles::ComponentSpecs;
-use self::router::ROUTER;
+pub(crate) use self::router::ROUTER;
 use crate::adapters::{self, Adapter};
 use crate::code;
 use crate::gang::{self, PodGroupSchema};
@@ -189,17 +189,6 @@ fn runtime_engine_spec(spec: &ServingRuntimeSpec) -> Component {
         pod,
         ..Component::default()
     }
-}
-
-/// Warns if none of the known nodes could run the router. The engines run nevertheless.
-pub(crate) fn router_without_node(roles: &[Role], inventory: &Inventory) -> Option<Warning> {
-    let router = roles.iter().find(|role| role.component == ROUTER)?;
-    let has_node = inventory.nodes().any(|node| decide::could_run(node, &router.template));
-    (inventory.has_nodes() && !has_node).then(|| {
-        let message = "No node has the labels, the allocatable CPU and memory and the tolerated taints that the router requires, so \
-                       its Pods stay pending and the service receives no requests";
-        Warning::new(code::warning::ROUTER_UNSCHEDULABLE, message)
-    })
 }
 
 /// Returns the routing of a service. Requests go to the router; without a router to the decoder, which can process

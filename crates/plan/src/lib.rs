@@ -76,6 +76,7 @@ mod snapshot;
 mod supply;
 mod template;
 mod topology;
+mod unschedulable;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use crate::accelerator_request::requested_accelerators;
 use crate::adapters;
 use crate::claims::{self, Claim};
 use crate::code;
-use crate::components;
+use crate::components::{self, ROUTER};
 use crate::current_selection::{current_selection, selection_fields};
 use crate::decision_record::{self, CandidateSummary, DecisionRecord, RecordedRuntime};
 use crate::demand;
@@ -25,6 +25,7 @@ use crate::selection::Selection;
 use crate::snapshot::{Service, Snapshot};
 use crate::supply::read_supply;
 use crate::topology::Topology;
+use crate::unschedulable;
 
 /// Output of `ostler plan -o json`.
 #[derive(Debug, Clone, Serialize)]
@@ -274,7 +275,11 @@ fn plan_role_based_service(snapshot: &Snapshot, service: &fusioninfer::Inference
     let mut plan = ServicePlan::for_owner(&owner);
     plan.feasible = true;
     plan.reason = "Rendered".to_owned();
-    plan = plan.with_topology(roles::topology(owner, service, snapshot.pod_group_schema, &snapshot.picker_image));
+    let topology = roles::topology(owner, service, snapshot.pod_group_schema, &snapshot.picker_image);
+    plan = plan.with_topology(topology.map(|(topology, mut warnings)| {
+        warnings.extend(unschedulable::warnings(&topology.roles, &snapshot.inventory));
+        (topology, warnings)
+    }));
     if plan.feasible {
         let replicas = plan.components.values().map(|component| component.replicas).fold(0, u32::saturating_add);
         let roles = plan.components.len();
@@ -328,7 +333,8 @@ fn plan_ome_service(
     let input = selection.layout_input(service, model, adapters);
     let topology = components::topology(owner, &input, snapshot.pod_group_schema);
     plan.with_topology(topology.map(|(topology, mut warnings)| {
-        warnings.extend(components::router_without_node(&topology.roles, &snapshot.inventory));
+        let routers = topology.roles.iter().filter(|role| role.component == ROUTER);
+        warnings.extend(unschedulable::warnings(routers, &snapshot.inventory));
         (topology, warnings)
     }))
 }

@@ -136,15 +136,22 @@ pub fn is_pod_terminal(pod: &Value) -> bool {
 /// is greater.
 pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
     let mut requests = BTreeMap::new();
-    for (name, units) in containers(pod, "containers").flat_map(container_requests) {
+    let sidecars = containers(pod, "initContainers").filter(|container| is_sidecar(container));
+    for (name, units) in containers(pod, "containers").chain(sidecars).flat_map(container_requests) {
         let sum: &mut u32 = requests.entry(name).or_default();
         *sum = sum.saturating_add(units);
     }
-    for (name, units) in containers(pod, "initContainers").flat_map(container_requests) {
+    let init_containers = containers(pod, "initContainers").filter(|container| !is_sidecar(container));
+    for (name, units) in init_containers.flat_map(container_requests) {
         let max: &mut u32 = requests.entry(name).or_default();
         *max = units.max(*max);
     }
     requests
+}
+
+/// Whether an init container runs as long as the Pod.
+pub(crate) fn is_sidecar(init_container: &Value) -> bool {
+    init_container["restartPolicy"] == "Always"
 }
 
 fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

@@ -46,16 +46,6 @@ pub fn place_pods(nodes: &mut [NodeInfo], template: &Value, count: u32) -> u32 {
     count.saturating_sub(remaining)
 }
 
-/// Returns whether the node could run a Pod of `template` if no other Pod ran there: placement, tolerations and allocatable resources.
-#[must_use]
-pub fn could_run(node: &NodeInfo, template: &Value) -> bool {
-    let fits = |(resource, units): (String, u32)| match node.allocatable.get(&resource) {
-        Some(allocatable) => *allocatable >= units,
-        None => units == 0 || !resource.contains('/'),
-    };
-    accepts(node, &template["spec"]) && pod_requests(template).into_iter().all(fits)
-}
-
 /// Returns the resources that a Pod of `template` requests; empty if it requests no extended resource.
 fn positive_requests(template: &Value) -> BTreeMap<String, u32> {
     let requests: BTreeMap<String, u32> = pod_requests(template).into_iter().filter(|(_, units)| *units > 0).collect();
@@ -71,16 +61,42 @@ fn slots_on(node: &NodeInfo, requests: &BTreeMap<String, u32>) -> u32 {
 
 /// Returns whether node selector, required node affinity and tolerations of a Pod spec accept the node.
 fn accepts(node: &NodeInfo, pod_spec: &Value) -> bool {
-    let selector: BTreeMap<String, String> =
-        serde_json::from_value(pod_spec["nodeSelector"].clone()).unwrap_or_default();
-    let terms =
-        pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
-    let terms = terms.and_then(Value::as_array);
-    let tolerations = Toleration::read_all(pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default());
-    let is_tolerated = |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint));
-    node.taints.iter().all(is_tolerated)
-        && labels_match_selector(&node.labels, &selector)
-        && terms.is_none_or(|terms| terms.iter().any(|term| term_matches_node(term, &node.name, &node.labels)))
+    let placement = Placement::of(pod_spec);
+    placement.untolerated(node).is_none() && placement.selects(node)
+}
+
+/// Placement of a Pod.
+pub(super) struct Placement<'a> {
+    selector: BTreeMap<String, String>,
+    terms: Option<&'a Vec<Value>>,
+    tolerations: Vec<Toleration>,
+}
+
+// === impl Placement ===
+
+impl<'a> Placement<'a> {
+    pub(super) fn of(pod_spec: &'a Value) -> Self {
+        let terms =
+            pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+        let tolerations = pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self {
+            selector: serde_json::from_value(pod_spec["nodeSelector"].clone()).unwrap_or_default(),
+            terms: terms.and_then(Value::as_array),
+            tolerations: Toleration::read_all(tolerations),
+        }
+    }
+
+    /// Whether node selector and required node affinity select the node.
+    pub(super) fn selects(&self, node: &NodeInfo) -> bool {
+        let matches = |term: &Value| term_matches_node(term, &node.name, &node.labels);
+        labels_match_selector(&node.labels, &self.selector) && self.terms.is_none_or(|terms| terms.iter().any(matches))
+    }
+
+    /// Returns a taint of the node that the Pod does not tolerate.
+    pub(super) fn untolerated<'n>(&self, node: &'n NodeInfo) -> Option<&'n Taint> {
+        let is_tolerated = |taint: &Taint| self.tolerations.iter().any(|toleration| toleration.tolerates(taint));
+        node.taints.iter().find(|taint| !is_tolerated(taint))
+    }
 }
 
 #[cfg(test)]
@@ -129,22 +145,6 @@ mod tests {
         let replica = [(&leader, 1), (&worker, workers)];
         assert_eq!(free_replica_slots(nodes.clone(), &replica, 9), expected);
         assert_eq!(free_replica_slots(nodes, &replica, 0), expected.map(|_| 0), "the limit");
-    }
-
-    /// The node has two CPUs, one of which is in use.
-    #[rstest]
-    #[case::anywhere(json!({}), "1", true)]
-    #[case::in_use(json!({}), "2", true)]
-    #[case::too_many_cpus(json!({}), "3", false)]
-    #[case::other_node(json!({"nodeSelector": {"node-type": "gpu"}}), "1", false)]
-    #[case::this_node(json!({"nodeSelector": {"node-type": "cpu"}}), "1", true)]
-    fn empty_node_could_run_a_pod(#[case] mut pod_spec: Value, #[case] cpus: &str, #[case] expected: bool) {
-        let node =
-            json!({"metadata": {"name": "n", "labels": {"node-type": "cpu"}}, "status": {"allocatable": {"cpu": "2"}}});
-        let container = |cpus: &str| json!([{"resources": {"requests": {"cpu": cpus}}}]);
-        let nodes = node_infos(&[node], &[json!({"spec": {"nodeName": "n", "containers": container("1")}})]);
-        pod_spec["containers"] = container(cpus);
-        assert_eq!(could_run(&nodes[0], &json!({"spec": pod_spec})), expected);
     }
 
     /// Pods of two GPUs on two nodes, of which one has three free GPUs.

@@ -201,7 +201,7 @@ fn ranked_class<'a>(
 ) -> RankedClass<'a> {
     let memory = fit::memory_budget(context, class, &fit);
     let pod = fit.pod();
-    let AcceleratorFit { shape, request, compute } = fit;
+    let AcceleratorFit { shape, request, compute, .. } = fit;
     let selector = &context.demand.selector;
     let preferences = &context.requirements.preferences;
     let capacity = capacity(&nodes, &pod, shape.nodes, replicas);

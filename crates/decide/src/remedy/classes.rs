@@ -368,7 +368,8 @@ fn count_changes(what_if: &WhatIf<'_>, source: &ConstraintSource) -> Vec<Propose
     let groups = tensor_groups(what_if, source);
     let outcome = what_if.try_edit(|demand, supply| apply::remove_accelerator_count(demand, supply, source));
     let required = outcome.as_ref().and_then(|outcome| {
-        let engine = outcome.components.get(Component::Engine.as_str())?;
+        let engine =
+            outcome.components.get(Component::Engine.as_str()).filter(|engine| engine.accelerators_per_node > 0)?;
         let (per_node, nodes) = (engine.accelerators_per_node, engine.nodes);
         Some(ProposedChange::SetAcceleratorCount { source: source.clone(), per_node, nodes, groups })
     });

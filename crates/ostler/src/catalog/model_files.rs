@@ -42,8 +42,21 @@ pub(crate) fn is_model(path: &Path) -> bool {
     is_json && read_config(&config).is_ok_and(|config| config["architectures"].is_array())
 }
 
+/// Returns the ClusterBaseModel of the model in `path`, a `config.json` or its directory, as a document.
+///
+/// # Errors
+/// As [`read`], and a directory with manifests, which would be ignored.
+pub(crate) fn document(path: &Path) -> Result<Document> {
+    if let Some(manifest) = manifest_in(path)? {
+        let cause = format!("{}: contains a model and the manifest {}", path.display(), manifest.display());
+        let hint = format!("pass the manifests and {}/config.json as separate arguments", path.display());
+        return Err(error_with_hint(cause, hint));
+    }
+    Ok(Document { source: path.display().to_string(), index: 1, value: read(path, None, None)? })
+}
+
 /// Returns a manifest in the directory of a model; `None` for a file. Files of models, such as `tokenizer.json`, are no manifests.
-pub(crate) fn manifest_in(path: &Path) -> Result<Option<PathBuf>> {
+fn manifest_in(path: &Path) -> Result<Option<PathBuf>> {
     if !path.is_dir() {
         return Ok(None);
     }

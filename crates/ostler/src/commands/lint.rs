@@ -13,16 +13,18 @@ use crate::manifest_validation::{self, is_error, namespace, without_duplicates};
 use crate::report::names::format_count;
 use crate::{catalog, files, output, report};
 
-/// Reasons why a service cannot be planned that an object of the cluster may remove, and the fields that they concern.
-const MISSING_OBJECTS: [(api::Code, &str); 3] = [
+/// Reasons why a service cannot be planned that concern one field.
+const FIELDS: [(api::Code, &str); 3] = [
     (outcome::MODEL_NOT_FOUND, "spec.model.name"),
+    (outcome::MODEL_DISABLED, "spec.model.name"),
     (outcome::RUNTIME_NOT_FOUND, "spec.runtime.name"),
-    (outcome::NO_ENGINE_CONTAINER, "spec"),
 ];
 
 #[derive(clap::Args)]
 pub(crate) struct LintArgs {
     /// Validate the manifests of these files or directories; `-` is standard input
+    ///
+    /// The `config.json` of a model, or its directory, is a model.
     #[arg(short, long = "filename", required = true, num_args = 1.., value_name = "FILES")]
     filenames: Vec<PathBuf>,
     /// Do not compare with the shipped runtimes and classes
@@ -62,9 +64,13 @@ pub(super) fn run(args: LintArgs) -> Result<Exit> {
 
 /// Reads all files. A file that cannot be read or parsed is a finding.
 fn read_documents(paths: &[PathBuf], counts: &mut FindingCounts) -> Result<Vec<Document>> {
+    let (models, manifests): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.iter().cloned().partition(|path| catalog::is_model(path));
+    let models = models.iter().map(|path| catalog::model_document(path).map(|model| vec![model]));
+    let files = files::manifests(&manifests)?;
     let mut documents = Vec::new();
-    for file in files::manifests(paths)? {
-        match files::read(&file) {
+    for result in files.iter().map(|file| files::read(file)).chain(models) {
+        match result {
             Ok(file_documents) => documents.extend(file_documents),
             Err(error) => {
                 counts.add(Severity::Error);
@@ -96,32 +102,29 @@ fn add_plan_findings(documents: &[Document], shipped: &[Document], findings: &mu
     Ok(())
 }
 
-/// Returns the reason why the service cannot be planned, as a warning if the cluster may have what the manifests lack; other reasons
-/// depend on nodes. `with_shipped`: whether the service was planned with the shipped objects. Of a role-based service, also returns the
-/// warnings, which need no cluster.
+/// Returns the reason why the service cannot be planned: an error if it is the same in every cluster. Of a role-based service, also
+/// returns the warnings, which need no cluster. `with_shipped`: whether the service was planned with the shipped objects.
 fn plan_findings(plan: &ServicePlan, with_shipped: bool) -> Vec<Finding> {
     let is_role_based = plan.api_version != ome::API_VERSION;
     let path = if is_role_based { "spec.roles" } else { "" };
-    let code = error::ALL.iter().find(|code| !plan.feasible && code.as_str() == plan.reason);
-    let error = code.map(|code| {
-        let finding = match error::DEPENDS_ON_CLUSTER.contains(code) {
-            true => Finding::warning(path, plan.message.clone()),
-            false => Finding::error(path, plan.message.clone()),
-        };
-        finding.with_hint(code.remedy())
-    });
-    let is_missing = |(code, _): &&(api::Code, &str)| with_shipped && !plan.feasible && code.as_str() == plan.reason;
-    let missing = MISSING_OBJECTS.iter().find(is_missing);
-    let missing = missing.map(|(_, field)| {
-        Finding::warning(*field, plan.message.clone())
-            .with_hint("ignore this if the cluster has the object, which this command does not read")
-    });
     let warnings = plan.warnings.iter().filter(|_| is_role_based);
-    error
-        .into_iter()
-        .chain(missing)
-        .chain(warnings.map(|warning| Finding::warning(path, warning.message.clone())))
-        .collect()
+    let reason = (!plan.feasible).then(|| reason_finding(plan, path, with_shipped)).flatten();
+    reason.into_iter().chain(warnings.map(|warning| Finding::warning(path, warning.message.clone()))).collect()
+}
+
+fn reason_finding(plan: &ServicePlan, path: &str, with_shipped: bool) -> Option<Finding> {
+    let is_reason = |code: &&api::Code| code.as_str() == plan.reason;
+    if let Some(code) = error::ALL.iter().find(is_reason) {
+        let depends_on_cluster = error::DEPENDS_ON_CLUSTER.contains(code);
+        let finding = if depends_on_cluster { Finding::warning } else { Finding::error };
+        return Some(finding(path, plan.message.clone()).with_hint(code.remedy()));
+    }
+    let field = FIELDS.iter().find(|(code, _)| is_reason(&code)).map_or("spec", |(_, field)| field);
+    with_shipped.then(|| {
+        Finding::warning(field, plan.message.clone()).with_hint(
+            "ignore this if the cluster has other models, runtimes or classes, which this command does not read",
+        )
+    })
 }
 
 // === impl FindingCounts ===

@@ -126,17 +126,14 @@ fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = if manifests.is_empty() { Vec::new() } else { manifest_validation::read_valid(&manifests)? };
     let has_service = documents.iter().any(|document| document.kind() == "InferenceService");
     for path in models {
-        if let Some(manifest) = catalog::manifest_in(&path)? {
-            let cause = format!("{}: contains a model and the manifest {}", path.display(), manifest.display());
-            let hint = format!("pass the manifests and {}/config.json as separate arguments", path.display());
-            return Err(error_with_hint(cause, hint));
-        }
-        let source = path.display().to_string();
-        let model = catalog::read_model(&path, None, None)?;
-        let name = &model["metadata"]["name"];
-        let service = || cluster_objects::minimal_service("", name.as_str().unwrap_or_default(), None);
-        documents.extend((!has_service).then(|| Document { source: source.clone(), index: 1, value: service() }));
-        documents.push(Document { source, index: 1, value: model });
+        let model = catalog::model_document(&path)?;
+        let service = || Document {
+            source: model.source.clone(),
+            index: 1,
+            value: cluster_objects::minimal_service("", model.name(), None),
+        };
+        documents.extend((!has_service).then(service));
+        documents.push(model);
     }
     Ok(documents)
 }

@@ -22,7 +22,7 @@ use crate::role::{Role, Workload};
 use crate::runner::{self, Layers};
 
 /// Name of the component and its role.
-pub(super) const ROUTER: &str = "router";
+pub(crate) const ROUTER: &str = "router";
 
 /// Returns the role of the router, if runtime or service has one.
 pub(super) fn router_role(

@@ -194,7 +194,7 @@ fn router_that_no_node_could_run_is_reported(#[case] router: &str, #[case] is_re
     let spec = format!("{{engine: {{runner: {{image: vllm}}}}, router: {router}}}");
     let plan = plan_manifests(&[node, &service("chat", &spec)]);
     assert_eq!(code(&plan), (true, "Selected"), "the engine runs: {}", plan.message);
-    assert_eq!(codes(&plan).contains(&"RouterUnschedulable"), is_reported, "{:?}", plan.warnings);
+    assert_eq!(codes(&plan).contains(&"PodsUnschedulable"), is_reported, "{:?}", plan.warnings);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
+use super::plan_manifests;
 use super::{code, kinds, plan_text, plan_with_supply};
 
 /// Returns the service of seed 002, Story 1, with additional metadata and role fields.
@@ -189,4 +190,26 @@ fn rejects_services_with_too_many_pods(#[case] size: &str) {
     let plan = plan_with_supply(&story_1("", size));
     assert_eq!(code(&plan), (false, "TooManyPods"), "{}", plan.message);
     assert!(plan.objects.is_empty());
+}
+
+/// Eight H100 on the only node, which has a taint.
+#[rstest]
+#[case::fits("8", "[{operator: Exists}]", None)]
+#[case::too_many("16", "[{operator: Exists}]", Some("a Pod requests 16 of nvidia.com/gpu; the largest node has 8"))]
+#[case::not_tolerated("8", "[]", Some("they do not tolerate taint gpu=yes:NoSchedule of node n"))]
+fn roles_that_no_node_could_run_are_reported(
+    #[case] accelerators: &str,
+    #[case] tolerations: &str,
+    #[case] expected: Option<&str>,
+) {
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: 'n'}, spec: {taints: [{key: gpu, value: 'yes', effect: NoSchedule}]}, status: {allocatable: {nvidia.com/gpu: '8', cpu: '8', memory: 16Gi}}}";
+    let service = format!(
+        "{{apiVersion: fusioninfer.io/v1alpha1, kind: InferenceService, metadata: {{name: s}}, spec: {{roles: [{{name: inference, componentType: worker, template: {{spec: {{tolerations: {tolerations}, containers: [{{name: engine, image: i, resources: {{limits: {{nvidia.com/gpu: '{accelerators}'}}}}}}]}}}}}}]}}}}"
+    );
+    let plan = plan_manifests(&[node, &service]);
+    assert!(plan.feasible, "{}", plan.message);
+    let warning = plan.warnings.iter().find(|warning| warning.code == "PodsUnschedulable");
+    let expected =
+        expected.map(|reason| format!("No node could run the Pods of inference, so they stay pending: {reason}"));
+    assert_eq!(warning.map(|warning| warning.message.clone()), expected);
 }
