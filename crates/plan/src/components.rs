@@ -12,7 +12,7 @@ mod router;
 mod scaling;
 
 use api::ome::{Component, ServingRuntimeSpec};
-use decide::{Decision, Inventory, Warning};
+use decide::{Decision, Warning};
 use serde_json::Value;
 
 use self::component_input::ComponentInput;

@@ -74,7 +74,7 @@ fn lint_suggests_shipped_class_name() {
     warning: f.yaml, document 2 (InferenceService x), spec.acceleratorSelector.preferredClasses[1]: AcceleratorClass `nvidia-h100-80bg` does not exist
       hint: did you mean `nvidia-h100-80gb`?
     warning: f.yaml, document 2 (InferenceService x), spec.model.name: Model m not found: no BaseModel default/m and no ClusterBaseModel m exists; create it or correct spec.model.name
-      hint: ignore this if the cluster has the object, which this command does not read
+      hint: ignore this if the cluster has other models, runtimes or classes, which this command does not read
     ");
     let single_runtime = manifest.split("---\n").nth(1).unwrap();
     assert_eq!(lint(single_runtime, &["--no-catalog"]).0, "");
@@ -91,7 +91,7 @@ fn lint_suggests_field_for_transposed_letters() {
     warning: f.yaml, document 1 (InferenceService x), spec.modle: unknown field `modle`; the API server drops it
       hint: did you mean `model`?
     warning: f.yaml, document 1 (InferenceService x), spec.runtime.name: Runtime r not found: no ServingRuntime default/r and no ClusterServingRuntime r exists
-      hint: ignore this if the cluster has the object, which this command does not read
+      hint: ignore this if the cluster has other models, runtimes or classes, which this command does not read
     ");
 }
 

@@ -21,8 +21,46 @@ fn warns_about_unknown_field() {
     warning: f.yaml, document 1 (InferenceService x), spec.egnine: unknown field `egnine`; the API server drops it
       hint: did you mean `engine`?
     warning: f.yaml, document 1 (InferenceService x), spec.model.name: Model m not found: no BaseModel default/m and no ClusterBaseModel m exists; create it or correct spec.model.name
-      hint: ignore this if the cluster has the object, which this command does not read
+      hint: ignore this if the cluster has other models, runtimes or classes, which this command does not read
     ");
+}
+
+/// What `plan` refuses is reported, as a warning if another cluster may have what is missing.
+#[rstest]
+#[case::disabled("disabled: true", "{model: {name: m}}", "spec.model.name: Model m is disabled")]
+#[case::no_runtime("modelFormat: {name: new}", "{model: {name: m}}", "spec: None of ")]
+#[case::named_runtime(
+    "modelFormat: {name: new}",
+    "{model: {name: m}, runtime: {name: vllm-amd}}",
+    "spec: Runtime vllm-amd cannot serve model m: "
+)]
+#[case::does_not_fit("modelParameterSize: 90000B", "{model: {name: m}}", "spec: None of ")]
+fn warns_about_services_that_plan_refuses(#[case] model: &str, #[case] service: &str, #[case] expected: &str) {
+    let format = if model.starts_with("modelFormat") { "" } else { "modelFormat: {name: safetensors}, " };
+    let manifest = format!(
+        "{{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {{name: m}}, spec: {{{format}{model}}}}}\n---\n\
+         {{apiVersion: ome.io/v1beta1, kind: InferenceService, metadata: {{name: s}}, spec: {service}}}\n"
+    );
+    let (stdout, code) = lint(&manifest);
+    assert_eq!(code, Some(0), "{stdout}");
+    let expected = format!("warning: f.yaml, document 2 (InferenceService s), {expected}");
+    assert!(stdout.starts_with(&expected), "{stdout}");
+}
+
+#[rstest]
+#[case::model(r#"{"architectures": ["LlamaForCausalLM"]}"#, Some(0), "")]
+#[case::no_model(r#"{"a": 1}"#, Some(1), "error: config.json")]
+fn validates_the_configuration_of_a_model(
+    #[case] config: &str,
+    #[case] expected_code: Option<i32>,
+    #[case] expected: &str,
+) {
+    let directory = TempDirectory::new();
+    directory.file("config.json", config);
+    let output = ostler(&["lint", "-f", "config.json"]).current_dir(&directory.0).output().unwrap();
+    let (stdout, _, code) = outcome(&output);
+    assert_eq!(code, expected_code, "{stdout}");
+    assert!(stdout.starts_with(expected), "{stdout}");
 }
 
 #[test]
