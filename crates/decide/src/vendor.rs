@@ -28,13 +28,17 @@ const IMAGE_WORDS: [(&str, &str); 9] = [
 /// Registry of NVIDIA, whose images are built for CUDA. Repositories such as `lmsysorg/sglang` contain builds for several platforms.
 const NVIDIA_REGISTRY: &str = "nvcr.io/";
 
+/// Repository of vLLM for CUDA. Other platforms have repositories of their own, such as `vllm/vllm-openai-rocm` (docs.vllm.ai, Using
+/// Docker).
+const VLLM_FOR_CUDA: &str = "vllm/vllm-openai";
+
 /// Returns the vendor whose device plugin advertises the resource, if it is known.
 pub(crate) fn of_resource(name: &str) -> Option<&'static str> {
     RESOURCE_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, vendor)| *vendor)
 }
 
-/// Returns the vendor whose platform the name or the tag of an image states: `cuda12.8`, `cu126`, `rocm6.4`. Images of NVIDIA's
-/// registry without such a word are built for CUDA.
+/// Returns the vendor whose platform the name or the tag of an image states: `cuda12.8`, `cu126`, `rocm6.4`. Without such a word, images
+/// of NVIDIA's registry and of vLLM's repository for CUDA are built for CUDA.
 pub(crate) fn of_image(image: &str) -> Option<&'static str> {
     let image = image.to_ascii_lowercase();
     let without_digest = image.split('@').next().unwrap_or_default();
@@ -47,7 +51,16 @@ pub(crate) fn of_image(image: &str) -> Option<&'static str> {
         (platform != "cu" || has_version).then_some(known.1)
     };
     let stated = words.filter(|word| !word.is_empty()).find_map(vendor);
-    stated.or_else(|| image.starts_with(NVIDIA_REGISTRY).then_some("nvidia"))
+    let repository = match without_digest.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => without_digest,
+    };
+    let is_for_cuda = || {
+        let path = repository.strip_suffix(VLLM_FOR_CUDA);
+        image.starts_with(NVIDIA_REGISTRY)
+            || path.is_some_and(|registry| registry.is_empty() || registry.ends_with('/'))
+    };
+    stated.or_else(|| is_for_cuda().then_some("nvidia"))
 }
 
 #[cfg(test)]
@@ -73,7 +86,10 @@ mod tests {
     #[case("vault.habana.ai/gaudi-docker/vllm:1", Some("habana"))]
     #[case("vllm/vllm-tpu:v0.32.0", Some("google"))]
     #[case("example.com/cu/engine:1", None)]
-    #[case("vllm/vllm-openai:v0.32.0", None)]
+    #[case("vllm/vllm-openai:v0.32.0", Some("nvidia"))]
+    #[case("registry:5000/vllm/vllm-openai", Some("nvidia"))]
+    #[case("vllm/vllm-openai-cpu:v0.32.0", None)]
+    #[case("example.com/myvllm/vllm-openai:v0.32.0", None)]
     #[case("vllm/vllm-openai-rocm:v0.32.0", Some("amd"))]
     #[case("nvcr.io/nvidia/tensorrt-llm/release:1.0.0", Some("nvidia"))]
     #[case("engine@sha256:cu126", None)]
