@@ -67,6 +67,7 @@ fn accepts(node: &NodeInfo, pod_spec: &Value) -> bool {
 
 /// Placement of a Pod.
 pub(super) struct Placement<'a> {
+    node_name: Option<&'a str>,
     selector: BTreeMap<String, String>,
     terms: Option<&'a Vec<Value>>,
     tolerations: Vec<Toleration>,
@@ -80,16 +81,19 @@ impl<'a> Placement<'a> {
             pod_spec.pointer("/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
         let tolerations = pod_spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
+            node_name: pod_spec["nodeName"].as_str(),
             selector: serde_json::from_value(pod_spec["nodeSelector"].clone()).unwrap_or_default(),
             terms: terms.and_then(Value::as_array),
             tolerations: Toleration::read_all(tolerations),
         }
     }
 
-    /// Whether node selector and required node affinity select the node.
+    /// Whether node name, node selector and required node affinity select the node.
     pub(super) fn selects(&self, node: &NodeInfo) -> bool {
         let matches = |term: &Value| term_matches_node(term, &node.name, &node.labels);
-        labels_match_selector(&node.labels, &self.selector) && self.terms.is_none_or(|terms| terms.iter().any(matches))
+        self.node_name.is_none_or(|name| name == node.name)
+            && labels_match_selector(&node.labels, &self.selector)
+            && self.terms.is_none_or(|terms| terms.iter().any(matches))
     }
 
     /// Returns a taint of the node that the Pod does not tolerate.

@@ -15,7 +15,7 @@ use crate::units::{CPU, MEMORY};
 /// The first condition that no node meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnschedulableReason {
-    /// Node selector and required node affinity select no node.
+    /// Node name, node selector and required node affinity select no node.
     NoMatchingNode,
     /// Every selected node has a taint that the Pod does not tolerate.
     TaintNotTolerated {
@@ -86,7 +86,7 @@ fn allocatable(node: &NodeInfo, resource: &str) -> u32 {
 impl fmt::Display for UnschedulableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoMatchingNode => f.write_str("no node has the labels that their nodeSelector and affinity require"),
+            Self::NoMatchingNode => f.write_str("no node matches their nodeSelector, affinity and nodeName"),
             Self::TaintNotTolerated { taint, nodes } => {
                 let noun = if nodes.len() == 1 { "node" } else { "nodes" };
                 write!(f, "they do not tolerate taint {taint} of {noun} {}", list_names(nodes))
@@ -126,7 +126,10 @@ mod tests {
     #[case::this_node(json!({"nodeSelector": {"type": "cpu"}}), json!({"cpu": "1"}), "")]
     #[case::no_node(
         json!({"nodeSelector": {"type": "x"}}), json!({"cpu": "1"}),
-        "no node has the labels that their nodeSelector and affinity require"
+        "no node matches their nodeSelector, affinity and nodeName"
+    )]
+    #[case::other_name(
+        json!({"nodeName": "x"}), json!({"cpu": "1"}), "no node matches their nodeSelector, affinity and nodeName"
     )]
     #[case::taint(
         json!({"nodeSelector": {"type": "gpu"}}), json!({"cpu": "1"}),
