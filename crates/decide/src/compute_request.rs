@@ -5,7 +5,6 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::inventory::is_sidecar;
 use crate::units::{CPU, MEMORY, compute_units, extended_resources};
 
 /// CPU and memory that a Pod requests.
@@ -134,6 +133,11 @@ pub(crate) fn format_amount(resource: &str, amount: u32) -> String {
         _ if amount.is_multiple_of(1024) && amount > 0 => format!("{}Gi", amount / 1024),
         _ => format!("{amount}Mi"),
     }
+}
+
+/// Whether an init container runs as long as the Pod.
+pub(crate) fn is_sidecar(init_container: &Value) -> bool {
+    init_container["restartPolicy"] == "Always"
 }
 
 impl fmt::Display for ComputeRequest {

@@ -26,7 +26,6 @@ pub(crate) use discover::AUTO_DISCOVERED_LABEL;
 pub use discover::discover_classes;
 pub use flavor::{FlavorError, FlavorLink, class_from_flavor, flavor_from_class, flavor_link, is_accelerator_flavor};
 pub use index::{ClassTotals, Inventory};
-pub(crate) use node_info::is_sidecar;
 pub use node_info::{NodeInfo, SERVICE_LABEL, is_pod_terminal, node_info, node_infos, nodes_without_pods};
 pub use partitions::complete_partitions;
 pub use pod_slots::{free_replica_slots, place_pods};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::compute_request::NodeCompute;
+use crate::compute_request::{NodeCompute, is_sidecar};
 use crate::taint::Taint;
 use crate::units::{CPU, MEMORY, compute_units, extended_resources, value_text, whole_units};
 
@@ -147,11 +147,6 @@ pub(super) fn pod_requests(pod: &Value) -> BTreeMap<String, u32> {
         *max = units.max(*max);
     }
     requests
-}
-
-/// Whether an init container runs as long as the Pod.
-pub(crate) fn is_sidecar(init_container: &Value) -> bool {
-    init_container["restartPolicy"] == "Always"
 }
 
 fn containers<'a>(pod: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
