@@ -138,7 +138,7 @@ where
                 // The memory is reserved until the proxy has received the last message with a part of the body.
                 let reservation = messages.take_reservation(request.body.len());
                 request.body = reservation.attach(request.body);
-                match schedule(picker, &request) {
+                match schedule(picker, &request).await {
                     Ok((responses, in_flight)) => {
                         stream.rewritten = request.rewritten_model(&in_flight.permit.route.target_model);
                         scheduled = Some(in_flight);
@@ -198,12 +198,12 @@ fn body_status(error: &BodyError) -> Status {
 ///
 /// # Errors
 /// [`RoutingError::NoEndpointAvailable`].
-fn schedule(
+async fn schedule(
     picker: &EndpointPicker,
     request: &CompleteRequest,
 ) -> Result<(Vec<ProcessingResponse>, ScheduledRequest), OpenAiError> {
     let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
-    let permit = picker.admit(request).map_err(|error| {
+    let permit = picker.scheduler.admit_after_changes(|| picker.admit(request)).await.map_err(|error| {
         let error = OpenAiError::from(error);
         picker.metrics.record_rejection(model, request.target_model.as_deref().unwrap_or(model), error.status);
         error

@@ -135,7 +135,8 @@ impl Proxy {
             path: request.api_path(),
             subset: None,
         };
-        let mut permit = self.scheduler.admit(&admission).map_err(|error| match error {
+        let permit = self.scheduler.admit_after_changes(|| self.scheduler.admit(&admission)).await;
+        let mut permit = permit.map_err(|error| match error {
             RoutingError::ModelNotFound(name) => {
                 models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
             }

@@ -69,6 +69,42 @@ fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &st
     assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
 }
 
+/// A pool changes, and the readiness of its new Pod is known after `delay`. Requests to a pool whose Pods are not ready any more do
+/// not wait.
+#[rstest]
+#[case::soon(true, Some(1_999), Ok(()), 1_999)]
+#[case::later(true, Some(2_001), Err(()), 2_000)]
+#[case::never(true, None, Err(()), 2_000)]
+#[case::unready_pods(false, Some(1), Err(()), 0)]
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_endpoints_of_a_changed_pool(
+    #[case] is_pool_changed: bool,
+    #[case] delay: Option<u64>,
+    #[case] expect: Result<(), ()>,
+    #[case] expect_millis: u64,
+) {
+    let scheduler = scheduler();
+    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let empty = Arc::new(Pool { ready_endpoints: Vec::new(), ..(*pool).clone() });
+    match is_pool_changed {
+        true => scheduler.replace_all(vec![empty]),
+        false => scheduler.replace_endpoints(vec![empty]),
+    }
+    let start = Instant::now();
+    let ready = async {
+        let Some(delay) = delay else { return };
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        scheduler.replace_endpoints(vec![Arc::clone(&pool)]);
+    };
+    let attempt = async {
+        let result = scheduler.admit_after_changes(|| admit(&scheduler, 10)).await;
+        (result.map(drop).map_err(drop), start.elapsed())
+    };
+    let (result, ()) = tokio::join!(attempt, ready);
+    assert_eq!(result, (expect, Duration::from_millis(expect_millis)));
+    assert!(delay.is_none() || admit(&scheduler, 10).is_ok(), "afterwards");
+}
+
 #[test]
 fn failed_request_moves_to_an_untried_endpoint() {
     let scheduler = scheduler();
