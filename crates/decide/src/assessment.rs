@@ -57,8 +57,9 @@ struct CompatibleRuntime<'a> {
 /// How close a rejected runtime came to being compatible; the smallest value is the closest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Progress {
-    /// The check that failed, the latest first, and the number of further checks.
-    stage: (Reverse<u8>, u64),
+    /// The check that failed, the latest first, whether no node has accelerators of the runtime's vendor, and the number of further
+    /// checks.
+    stage: (Reverse<u8>, bool, u64),
     /// Whether the runtime supports the architecture of the model.
     architecture: ArchitectureMatch,
     /// Words that the names of runtime and model have in common, the most first.
@@ -134,10 +135,11 @@ fn is_namesake(demand: &Demand, runtime: &Runtime) -> bool {
 // === impl AssessmentOutcome ===
 
 impl AssessmentOutcome<'_> {
-    fn rejected(demand: &Demand, runtime: &Runtime, rejection: RuntimeRejection) -> Self {
-        let model = demand.model.resolved();
+    fn rejected(context: &DecisionContext, runtime: &Runtime, rejection: RuntimeRejection) -> Self {
+        let model = context.demand.model.resolved();
+        let is_for_other_vendors = context.is_for_other_vendors(runtime);
         let progress = Progress {
-            stage: (Reverse(rejection.stage()), rejection.remaining_checks()),
+            stage: (Reverse(rejection.stage()), is_for_other_vendors, rejection.remaining_checks()),
             architecture: architecture_match(runtime, model),
             common_words: Reverse(model.map_or(0, |model| naming::common_words(&runtime.name, &model.name))),
             distance: rejection.distance(),
@@ -194,7 +196,7 @@ pub(crate) fn assess<'a>(
     }
     if extent == Extent::All || !is_viable_found {
         let assess = |(runtime, rejection): (&'a Arc<Runtime>, RuntimeRejection)| {
-            let outcome = AssessmentOutcome::rejected(&context.demand, runtime, rejection);
+            let outcome = AssessmentOutcome::rejected(context, runtime, rejection);
             RuntimeAssessment::new(context, runtime, outcome)
         };
         assessments.extend(incompatible.into_iter().map(assess));
@@ -212,7 +214,7 @@ fn assess_classes<'a>(context: &'a Arc<DecisionContext>, compatible: &Compatible
         if let Some(accelerators) = context.unavailable_accelerators(target) {
             let component = target.component.as_str();
             let rejection = RuntimeRejection::AcceleratorUnavailable { component, accelerators };
-            return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
+            return AssessmentOutcome::rejected(context, runtime, rejection);
         }
         let feasibility = context.feasibility_beside(target, feasibilities.len()).unwrap_or_else(|| {
             let earlier = component_targets(&context.demand, runtime, format)
@@ -224,7 +226,7 @@ fn assess_classes<'a>(context: &'a Arc<DecisionContext>, compatible: &Compatible
     for (component, feasibility) in &feasibilities {
         if let Feasibility::Infeasible { furthest_stage } = feasibility {
             let rejection = no_eligible_class(context, runtime, *component, *furthest_stage);
-            return AssessmentOutcome::rejected(&context.demand, runtime, rejection);
+            return AssessmentOutcome::rejected(context, runtime, rejection);
         }
     }
     let has_capacity =

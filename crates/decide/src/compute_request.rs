@@ -175,6 +175,15 @@ impl PodRequests {
         Self { engine: merged, others: containers.chain(init_containers).collect() }
     }
 
+    /// Returns the same requests with the greater amounts of two engine containers.
+    pub(crate) fn with_engines(self, first: Self, second: Self) -> Self {
+        let mut engine = first.engine;
+        for (merged, other) in engine.iter_mut().zip(second.engine) {
+            *merged = Quantities { request: merged.request.max(other.request), limit: merged.limit.max(other.limit) };
+        }
+        Self { engine, ..self }
+    }
+
     /// Returns the units of `resource` that containers other than that of the engine request while it runs.
     pub(crate) fn units_beside_engine(runtime: &Self, service: &Self, resource: &str) -> u32 {
         let running = Self::merge_others(runtime, service).filter(|container| !container.is_init);

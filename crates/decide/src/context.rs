@@ -25,7 +25,8 @@ use crate::ranking::{self, PreCapacityKeys, RankedClass};
 use crate::reason::{ClassRejection, UnavailableAccelerators, class_stage};
 use crate::scoring::ScoringNotes;
 use crate::suggestion::nearest_name;
-use crate::supply::{Runtime, RuntimeComponent, Supply, SupportedFormat};
+use crate::supply::{Class, Runtime, RuntimeComponent, Supply, SupportedFormat};
+use crate::vendor;
 
 /// All classes, evaluated for one component. Both lists are empty if classes were not considered.
 #[derive(Clone)]
@@ -80,6 +81,8 @@ pub(crate) struct DecisionContext {
     accelerator_resources: BTreeSet<String>,
     /// Vendors of the classes, by name.
     class_vendors: BTreeMap<String, String>,
+    /// Vendors of the accelerators of the known nodes, computed on first access; empty if no node is known.
+    node_vendors: OnceLock<BTreeSet<String>>,
     /// The most memory that a class has.
     most_memory: Option<u64>,
     /// The most bandwidth that a class has.
@@ -153,6 +156,7 @@ impl DecisionContext {
                 .iter()
                 .filter_map(|class| Some((class.name.clone(), class.resource_vendor()?.to_owned())))
                 .collect(),
+            node_vendors: OnceLock::new(),
             most_memory: supply.classes.iter().filter_map(|class| class.memory).max(),
             most_bandwidth: supply.classes.iter().filter_map(|class| class.bandwidth).max_by(f64::total_cmp),
             largest_nodes: OnceLock::new(),
@@ -162,6 +166,22 @@ impl DecisionContext {
             names_class: demand.components.values().any(|component| !component.selector.preferred.is_empty()),
             current: current.cloned(),
         }
+    }
+
+    /// Whether the runtime is for accelerators of vendors that no known node has.
+    pub(crate) fn is_for_other_vendors(&self, runtime: &Runtime) -> bool {
+        let node_vendors = self.node_vendors.get_or_init(|| self.node_vendors());
+        if node_vendors.is_empty() {
+            return false;
+        }
+        let bound = runtime.components.get(&Component::Engine).map_or(&[][..], |engine| &engine.vendors);
+        let supported = runtime.requirements.supported_classes.iter().flatten();
+        let mut vendors = match bound {
+            [] => supported.filter_map(|class| self.class_vendors.get(class)).map(String::as_str).collect::<Vec<_>>(),
+            bound => bound.to_vec(),
+        };
+        vendors.dedup();
+        !vendors.is_empty() && !vendors.iter().any(|vendor| node_vendors.contains(*vendor))
     }
 
     /// Evaluates and ranks all classes for `target` after subtracting the `reservations` of earlier components.
@@ -330,6 +350,21 @@ impl DecisionContext {
     fn largest_nodes(&self) -> Option<BTreeMap<String, u32>> {
         let nodes = self.supply.nodes.as_ref()?;
         Some(self.accelerator_resources.iter().map(|name| (name.clone(), nodes.largest_node(name))).collect())
+    }
+
+    fn node_vendors(&self) -> BTreeSet<String> {
+        match self.largest_nodes.get_or_init(|| self.largest_nodes()) {
+            Some(units) => {
+                let resources = units.iter().filter(|(_, units)| **units > 0).map(|(name, _)| name.as_str());
+                resources.filter_map(vendor::of_resource).map(str::to_owned).collect()
+            }
+            None => {
+                let has_nodes =
+                    |class: &&Arc<Class>| class.availability.as_ref().is_some_and(|known| !known.nodes.is_empty());
+                let classes = self.supply.classes.iter().filter(has_nodes);
+                classes.filter_map(|class| class.resource_vendor().map(str::to_owned)).collect()
+            }
+        }
     }
 
     fn class_index(&self, name: &str) -> Option<usize> {

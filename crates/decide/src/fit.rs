@@ -1,5 +1,6 @@
 //! Number of accelerators of a replica, and whether the model fits into their memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::accelerator_request::{AcceleratorRequest, RequestStrength, StatedCount};
@@ -266,9 +267,10 @@ pub(crate) fn requested_accelerators(context: &MatchContext<'_>, class: Option<&
         .then(|| parallelism.accelerators().unwrap_or_else(|| parallelism.tensor_groups()));
     if requests_resources {
         // A script may compute other numbers than its flags show; the resources are those of its author. Resources of the
-        // service also take precedence over tensor parallelism of weaker layers (seed 000, Story 5).
+        // service also take precedence over tensor parallelism of weaker layers (seed 000, Story 5), except in a script, which is
+        // not changed.
         parallelism.retain(|size| !is_in_service_script(size));
-        parallelism.tensor = parallelism.tensor.filter(|size| size.origin == Origin::Service);
+        parallelism.tensor = parallelism.tensor.filter(|size| size.origin == Origin::Service || size.in_script);
     }
     let strength = match &parallelism.tensor {
         _ if script_accelerators.is_some() && !requests_resources => RequestStrength::Hint,
@@ -318,32 +320,41 @@ fn service_requests_resources(context: &MatchContext<'_>, class: Option<&Class>)
         || context.demand.resources.iter().any(is_accelerator_request)
 }
 
-/// Returns the largest number of accelerators per node that resources request.
+/// Returns the number of accelerators per node that resources request: that of the service, or that of the runtime if the service
+/// requests none, raised to that of a configuration for the class (seed 000, Merging Rules).
 fn requested_per_node(context: &MatchContext<'_>, class: Option<&Class>) -> Option<StatedSize> {
     let resource_names = context.accelerator_resources;
     // The resource names of all vendors count as accelerators; only the class's own resource may have several units per
     // accelerator.
     let units_per_accelerator = class.and_then(Class::resource).map_or(1, |resource| resource.quantity.max(1));
     let class_resource = class.and_then(Class::resource_name);
-    let requested = [(Origin::Service, &context.demand.resources), (Origin::Runtime, &context.runtime.resources)];
-    let requested = requested.into_iter().flat_map(|(origin, resources)| {
+    let requested = |origin: Origin, resources: &BTreeMap<String, u32>| {
         let accelerators = resources.iter().filter(|(name, count)| resource_names.contains(*name) && **count > 0);
-        accelerators.map(move |(name, count)| {
+        let counts = accelerators.map(|(name, count)| {
             let is_class_resource = Some(name.as_str()) == class_resource;
             let count = if is_class_resource { count.div_ceil(units_per_accelerator) } else { *count };
-            (count, name.as_str(), origin)
-        })
-    });
-    let configured = context.configurations.iter().flat_map(|layer| layer.iter());
-    let configured = configured
-        .filter(|configuration| is_for_class(configuration, class))
-        .flat_map(|configuration| [Some(&configuration.resources), configuration.runner.get("resources")])
-        .filter_map(|resources| merge::resources::accelerator_count(resources?, resource_names))
-        .map(|count| {
-            (count.div_ceil(units_per_accelerator), class_resource.unwrap_or("accelerators"), Origin::Configuration)
+            (count, name.clone(), origin)
         });
-    let (size, resource, origin) = requested.chain(configured).max_by_key(|(count, _, origin)| (*count, *origin))?;
-    let field = Arc::new(SettingField::Limit(resource.to_owned()));
+        counts.max_by_key(|(count, ..)| *count)
+    };
+    let stated = requested(Origin::Service, &context.demand.resources)
+        .or_else(|| requested(Origin::Runtime, &context.runtime.resources));
+    let [runtime @ .., service] = &context.configurations;
+    let runtime = runtime.iter().flat_map(|layer| layer.iter()).map(|entry| (Origin::Configuration, entry));
+    let configurations = runtime.chain(service.iter().map(|entry| (Origin::Service, entry)));
+    let configured = configurations
+        .filter(|(_, configuration)| is_for_class(configuration, class))
+        .flat_map(|(origin, entry)| {
+            [Some(&entry.resources), entry.runner.get("resources")].map(|resources| (origin, resources))
+        })
+        .filter_map(|(origin, resources)| {
+            let count = merge::resources::accelerator_count(resources?, resource_names)?;
+            let resource = class_resource.unwrap_or("accelerators").to_owned();
+            Some((count.div_ceil(units_per_accelerator), resource, origin))
+        });
+    let (size, resource, origin) =
+        stated.into_iter().chain(configured).max_by_key(|(count, _, origin)| (*count, *origin))?;
+    let field = Arc::new(SettingField::Limit(resource));
     Some(StatedSize { size, field, origin, in_script: false })
 }
 

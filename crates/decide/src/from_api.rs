@@ -158,16 +158,28 @@ fn parallelism(component: &ComponentSpec) -> ParallelismSettings {
     engine_container(component).map(ParallelismSettings::of_container).unwrap_or_default()
 }
 
-/// Returns what the component's containers request. Amounts of the engine container take precedence over `resources`.
+/// Returns what the component's containers request. Amounts of the engine container take precedence over `resources`. Of leader and
+/// workers, the greater amounts count, and the sidecars of the leader, or of the workers if it has none.
 fn pod_requests(component: &ComponentSpec) -> PodRequests {
     let engine = engine_container(component);
-    let resources = component.resources.iter().chain(engine.and_then(|container| container.get("resources")));
-    let list = |field: &str| component.pod.get(field).and_then(Value::as_array).into_iter().flatten();
+    let worker = component.worker.as_ref().and_then(|worker| worker.runner.as_ref()).or(engine);
+    let of_engine = |container: Option<&Value>| {
+        let resources = component.resources.iter().chain(container.and_then(|container| container.get("resources")));
+        PodRequests::new(resources, [], [])
+    };
+    let groups = [&component.leader, &component.worker].into_iter().flatten();
+    let group =
+        groups.map(|group| &group.pod).find(|pod| pod.contains_key("containers") || pod.contains_key("initContainers"));
+    let list = |field: &'static str| {
+        let pods = std::iter::once(&component.pod).chain(group);
+        pods.filter_map(move |pod| pod.get(field)?.as_array()).flatten()
+    };
     let is_engine = |container: &&Value| {
         engine.is_some_and(|engine| std::ptr::eq(engine, *container) || engine["name"] == container["name"])
     };
     let containers = list("containers").filter(|container| !is_engine(container));
-    PodRequests::new(resources, containers, list("initContainers"))
+    let others = PodRequests::new([], containers, list("initContainers"));
+    others.with_engines(of_engine(engine), of_engine(worker))
 }
 
 /// Returns the vendor that the image of the engine container names.

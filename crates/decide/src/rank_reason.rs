@@ -21,7 +21,9 @@ pub enum SizeFit {
     OneSided(u64),
     /// The runtime has no size range; its name may indicate a size.
     Unbounded(NamedSize),
-    /// The runtime has a size range, and the model does not state that its size is within.
+    /// The runtime has a size range that does not contain the size in the model's name; the value is the distance to it.
+    Outside(u64),
+    /// The runtime has a size range, and the size of the model is unknown.
     Unknown,
 }
 
@@ -143,6 +145,9 @@ impl fmt::Display for SizeFit {
             Self::Unbounded(NamedSize::Unstated) => f.write_str("no size range"),
             Self::Unbounded(NamedSize::Different { size, .. }) => {
                 write!(f, "the size {} in its name", DisplayCount(*size))
+            }
+            Self::Outside(distance) => {
+                write!(f, "a size range at distance {} from the size in the model's name", DisplayCount(*distance))
             }
             Self::Unknown => f.write_str("a size range that may not contain the model's size"),
         }

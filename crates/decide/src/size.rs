@@ -22,6 +22,12 @@ impl SizeRange {
     pub fn contains(&self, parameters: u64) -> bool {
         self.min.is_none_or(|min| parameters >= min) && self.max.is_none_or(|max| parameters <= max)
     }
+
+    /// Returns the difference between a number of parameters and the nearest one in the range.
+    pub(crate) fn distance(&self, parameters: u64) -> u64 {
+        let below = self.min.map_or(0, |min| min.saturating_sub(parameters));
+        below.max(self.max.map_or(0, |max| parameters.saturating_sub(max)))
+    }
 }
 
 impl fmt::Display for SizeRange {

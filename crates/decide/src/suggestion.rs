@@ -2,21 +2,35 @@
 
 use std::cmp::Reverse;
 
-/// Returns the known name nearest to `name`: at most a third of its letters differ, or one contains the other. A name that
+use crate::naming::model_size;
+
+/// Returns the known name nearest to `name`: at most a third of its letters differ, also without several common words, or one contains
+/// the other. A name that
 /// starts with all words of `name` is preferred, then one that contains its words or is contained in them, as with a prefix or
-/// a suffix, then one with more words in common; names at the same distance are ordered alphabetically.
+/// a suffix, then one with the same model size, then one with more words in common and less difference between the others; equal names
+/// are ordered alphabetically.
 #[must_use]
 pub fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let size = model_size(name);
     let name: Vec<char> = name.to_lowercase().chars().take(MAX_LENGTH).collect();
     let similar = known.into_iter().filter_map(|known| {
         let letters: Vec<char> = known.to_lowercase().chars().take(MAX_LENGTH).collect();
-        let distance = edit_distance(&name, &letters);
         let is_substring =
             name.len() > 3 && (contains(&letters, &name) || letters.len() > 3 && contains(&name, &letters));
-        let is_similar = distance * 3 <= name.len() || is_substring;
+        let (common, distance) = common_words(&letters, &name);
+        let differs_little = |distance: usize| distance * 3 <= name.len();
+        let is_similar =
+            is_substring || differs_little(edit_distance(&name, &letters)) || common > 1 && differs_little(distance);
         let has_affix = contains_words(&letters, &name) || contains_words(&name, &letters);
-        let common = Reverse(common_words(&letters, &name));
-        is_similar.then_some((!starts_with_words(&letters, &name), !has_affix, common, distance, known))
+        let has_other_size = size.zip(model_size(known)).is_some_and(|(size, other)| size != other);
+        is_similar.then_some((
+            !starts_with_words(&letters, &name),
+            !has_affix,
+            has_other_size,
+            Reverse(common),
+            distance,
+            known,
+        ))
     });
     similar.min().map(|(.., known)| known)
 }
@@ -37,19 +51,23 @@ fn contains_words(name: &[char], part: &[char]) -> bool {
         })
 }
 
-/// Returns the largest number of words next to each other that both names contain.
-fn common_words(a: &[char], b: &[char]) -> usize {
+/// Returns the largest number of words next to each other that both names contain, and the edit distance of the other words.
+fn common_words(a: &[char], b: &[char]) -> (usize, usize) {
     let words = |name: &[char]| -> Vec<String> {
         name.split(|letter| !letter.is_alphanumeric()).map(|word| word.iter().collect()).collect()
     };
     let (a, b) = (words(a), words(b));
-    let common =
-        |start: usize, other: usize| a.iter().skip(start).zip(b.iter().skip(other)).take_while(|(a, b)| a == b).count();
-    (0..a.len())
-        .flat_map(|start| (0..b.len()).map(move |other| (start, other)))
-        .map(|(a, b)| common(a, b))
-        .max()
-        .unwrap_or(0)
+    let common_from = |start_a: usize, start_b: usize| {
+        a.iter().skip(start_a).zip(b.iter().skip(start_b)).take_while(|(a, b)| a == b).count()
+    };
+    let starts = (0..a.len()).flat_map(|start_a| (0..b.len()).map(move |start_b| (start_a, start_b)));
+    let (common, Reverse((start_a, start_b))) =
+        starts.map(|(a, b)| (common_from(a, b), Reverse((a, b)))).max().unwrap_or_default();
+    let others = |words: &[String], start: usize| -> Vec<char> {
+        let others = words.iter().enumerate().filter(|(index, _)| !(start..start + common).contains(index));
+        others.flat_map(|(_, word)| word.chars()).collect()
+    };
+    (common, edit_distance(&others(&a, start_a), &others(&b, start_b)))
 }
 
 /// Maximum length of Kubernetes names; longer input is truncated to bound the cost.
@@ -102,6 +120,8 @@ mod tests {
     #[case::missing_suffix("llama-3-1-70b", Some("llama-3-1-70b-instruct"))]
     #[case::missing_prefix("mistral-7b-rt", Some("srt-mistral-7b-rt"))]
     #[case::prefix_for_suffix("mixtral-8x7b-instruct-rt", Some("srt-mixtral-8x7b-instruct"))]
+    #[case::other_suffix("deepseek-v3-rt", Some("srt-deepseek-v3"))]
+    #[case::size("my-qwen3-8b-fp8-rt", Some("srt-qwen3-8b"))]
     #[case::part_of_a_word("llama-3-1-70b-instructive", Some("llama-3-1-70b-instruct-v2"))]
     fn suggests_names_with_a_prefix_or_suffix(#[case] name: &str, #[case] expected: Option<&str>) {
         let known = [
@@ -111,6 +131,11 @@ mod tests {
             "mistral-7b-instruct-rt",
             "srt-mistral-7b-rt",
             "srt-mixtral-8x7b-instruct",
+            "srt-mixtral-8x7b-instruct-pd",
+            "srt-deepseek-v3",
+            "srt-deepseek-v3-pd",
+            "srt-qwen3-8b",
+            "srt-qwen3-80b-fp8-rt",
         ];
         assert_eq!(nearest_name(name, known), expected);
     }

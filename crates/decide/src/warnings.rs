@@ -131,7 +131,7 @@ fn component_warnings(
         .extend(evaluation.selected_class().and_then(|selected| accelerators_added(evaluation.component, selected)));
     let Some(selected) = evaluation.selected_class() else { return warnings };
     let component_demand = demand.components.get(&evaluation.component);
-    warnings.extend(model_size_unset(demand, selected));
+    warnings.extend(model_size_unset(demand, runtime, selected));
     warnings.extend(heads_not_divisible(demand, evaluation.component, selected));
     warnings.extend(format_emulated(selected));
     warnings.extend(context_rejected(evaluation.component, selected));
@@ -147,15 +147,21 @@ fn component_warnings(
 }
 
 /// Warns if the size of the model is unknown, because the smallest number of accelerators is used, or a guess.
-fn model_size_unset(demand: &Demand, selected: &RankedClass<'_>) -> Option<Warning> {
+fn model_size_unset(demand: &Demand, runtime: &Runtime, selected: &RankedClass<'_>) -> Option<Warning> {
     let model = demand.model.resolved()?;
     let (name, class) = (&model.name, &selected.class.name);
     match model.parameters {
-        Some(size) if model.is_size_inferred => {
-            let size = DisplayCount(size);
-            let message = format!(
+        Some(parameters) if model.is_size_inferred => {
+            let size = DisplayCount(parameters);
+            let mut message = format!(
                 "Model {name} sets no modelParameterSize; its name indicates {size}, with which it fits on {class}"
             );
+            if !runtime.size.contains(parameters) {
+                message += &format!(
+                    ", but which the size range {} of runtime {} does not contain",
+                    runtime.size, runtime.name
+                );
+            }
             Some(Warning::new(code::warning::MODEL_SIZE_INFERRED, message))
         }
         Some(_) => None,

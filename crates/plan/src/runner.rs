@@ -168,7 +168,7 @@ impl Accelerators {
 }
 
 /// Replaces the size of tensor parallelism that the runtime or a configuration states if the model requires more accelerators,
-/// or if the service requests another number. Returns a warning if the service does; the decision warns about the model.
+/// or if the service states another number. Returns a warning if the service does; the decision warns about the model.
 fn replace_tensor_parallelism(
     layers: &Layers<'_>,
     line: &mut MergedCommandLine,
@@ -179,8 +179,7 @@ fn replace_tensor_parallelism(
     let configured = configured_parallelism(&line.command_line, &variables.variables);
     let requested = accelerators.shape.accelerators();
     let size = (requested / configured.tensor_groups().max(1)).max(1);
-    let differs = |tensor: &StatedSize| size > tensor.size || is_requested && size < tensor.size;
-    let tensor = configured.tensor.filter(|tensor| differs(tensor) && !tensor.in_script)?;
+    let tensor = configured.tensor.filter(|tensor| size != tensor.size && !tensor.in_script)?;
     let settings = line.settings.iter_mut().chain(&mut variables.settings);
     let is_weak = |setting: &&mut Setting| setting.field == *tensor.field && setting.origin < Origin::Service;
     let setting = settings.into_iter().find(is_weak)?;
@@ -201,7 +200,7 @@ fn replace_tensor_parallelism(
     );
     let code =
         if adds { decide::code::warning::ACCELERATORS_ADDED } else { decide::code::warning::PARALLELISM_MISMATCH };
-    is_requested.then(|| Warning::new(code, message))
+    (is_requested || !adds).then(|| Warning::new(code, message))
 }
 
 /// Returns the parallelism that the merged container states.

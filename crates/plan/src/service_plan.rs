@@ -333,8 +333,11 @@ fn plan_ome_service(
     let input = selection.layout_input(service, model, adapters);
     let topology = components::topology(owner, &input, snapshot.pod_group_schema);
     plan.with_topology(topology.map(|(topology, mut warnings)| {
-        let routers = topology.roles.iter().filter(|role| role.component == ROUTER);
+        let (routers, engines): (Vec<&Role>, Vec<&Role>) =
+            topology.roles.iter().partition(|role| role.component == ROUTER);
         warnings.extend(unschedulable::warnings(routers, &snapshot.inventory));
+        let accelerators = supply.accelerator_resources();
+        warnings.extend(unschedulable::resource_warnings(engines, &snapshot.inventory, &accelerators));
         (topology, warnings)
     }))
 }

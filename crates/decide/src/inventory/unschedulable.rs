@@ -83,6 +83,14 @@ fn allocatable(node: &NodeInfo, resource: &str) -> u32 {
 
 // === impl UnschedulableReason ===
 
+impl UnschedulableReason {
+    /// Whether some node has the missing resource, but less than requested.
+    #[must_use]
+    pub fn has_some(&self) -> bool {
+        matches!(self, Self::InsufficientResource { largest, .. } if *largest > 0)
+    }
+}
+
 impl fmt::Display for UnschedulableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

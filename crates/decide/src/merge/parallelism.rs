@@ -19,8 +19,8 @@ pub struct ParallelismSettings {
     shares_accelerators: bool,
     /// Whether the source sets the command, so that flags of weaker sources have no effect.
     sets_command: bool,
-    /// Environment variables; `None` if the value is not a positive number.
-    variables: BTreeMap<String, Option<u32>>,
+    /// Environment variables.
+    variables: BTreeMap<String, VariableValue>,
 }
 
 /// A size of the parallelism.
@@ -43,11 +43,26 @@ struct SizeFlag {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FlagValue {
     Number(u32),
-    /// The name of an environment variable.
-    Variable(String),
+    /// An environment variable, and the number that a script uses if it is not set.
+    Variable {
+        name: String,
+        default: Option<u32>,
+    },
     /// Another expression.
     Unknown,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum VariableValue {
+    Number(u32),
+    /// The name of another variable.
+    Variable(String),
+    /// Not a positive number.
+    Unknown,
+}
+
+/// Maximum number of variables that refer to each other.
+const MAX_REFERENCES: usize = 8;
 
 // === impl Size ===
 
@@ -90,9 +105,11 @@ impl ParallelismSettings {
         let mut settings = Self { sets_command: !command.is_empty(), ..Self::default() };
         settings.read_flags(&scripts, true);
         settings.read_flags(&line, false);
-        let variables =
-            env.iter().filter_map(|entry| Some((entry["name"].as_str()?.to_owned(), positive(&entry["value"]))));
-        settings.variables.extend(variables);
+        let variable = |entry: &Value| {
+            let text = entry["value"].as_str().unwrap_or_default();
+            Some((entry["name"].as_str()?.to_owned(), VariableValue::read(text)))
+        };
+        settings.variables.extend(env.iter().filter_map(variable));
         settings
     }
 
@@ -115,7 +132,9 @@ impl ParallelismSettings {
     pub fn determines_tensor(&self) -> bool {
         let is_unknown = |flag: &SizeFlag| match &flag.value {
             FlagValue::Number(_) => false,
-            FlagValue::Variable(name) => self.variables.get(name).copied().flatten().is_none(),
+            FlagValue::Variable { name, default } => {
+                variable(&[(Origin::Ostler, self)], name).is_none() && default.is_none()
+            }
             FlagValue::Unknown => true,
         };
         self.sizes(Origin::Ostler).tensor.is_some() || self.flags.values().any(is_unknown)
@@ -131,7 +150,7 @@ impl ParallelismSettings {
     /// Removes what states the size of tensor parallelism.
     pub(crate) fn remove_tensor(&mut self) {
         self.variables.remove(Size::Tensor.variable());
-        if let Some(SizeFlag { value: FlagValue::Variable(name), .. }) = self.flags.remove(&Size::Tensor) {
+        if let Some(SizeFlag { value: FlagValue::Variable { name, .. }, .. }) = self.flags.remove(&Size::Tensor) {
             self.variables.remove(&name);
         }
     }
@@ -156,12 +175,22 @@ impl ParallelismSettings {
 impl SizeFlag {
     fn read(segment: &Segment<'_>, in_script: bool) -> Self {
         let text = segment.values().first().copied().unwrap_or_default();
-        let value = match text.parse::<u32>() {
-            Ok(number) if number > 0 => FlagValue::Number(number),
-            _ => referenced_variable(text, in_script)
-                .map_or(FlagValue::Unknown, |name| FlagValue::Variable(name.to_owned())),
+        let value = match positive(text) {
+            Some(number) => FlagValue::Number(number),
+            None => referenced_variable(text, in_script).map_or(FlagValue::Unknown, |(name, default)| {
+                FlagValue::Variable { name: name.to_owned(), default: default.and_then(positive) }
+            }),
         };
         Self { name: segment.name().to_owned(), value, in_script }
+    }
+}
+
+// === impl VariableValue ===
+
+impl VariableValue {
+    fn read(text: &str) -> Self {
+        let reference = || referenced_variable(text, false).map(|(name, _)| Self::Variable(name.to_owned()));
+        positive(text).map(Self::Number).or_else(reference).unwrap_or(Self::Unknown)
     }
 }
 
@@ -177,24 +206,26 @@ pub(crate) fn merge_parallelism(sources: &[(Origin, &ParallelismSettings)]) -> P
 }
 
 fn merged_size(sources: &[(Origin, &ParallelismSettings)], size: Size) -> Option<StatedSize> {
-    let variable = |name: &str| {
-        let (origin, value) =
-            sources.iter().find_map(|(origin, source)| Some((*origin, source.variables.get(name)?)))?;
-        let field = Arc::new(SettingField::Env(name.to_owned()));
-        value.map(|size| StatedSize { size, field, origin, in_script: false })
-    };
     let mut flags_apply = true;
     for (origin, source) in sources {
         let flag = source.flags.get(&size).filter(|_| flags_apply);
-        let by_flag = flag.and_then(|flag| match &flag.value {
-            FlagValue::Number(size) => {
+        let by_flag = flag.and_then(|flag| {
+            let number = |size: u32| {
                 let field = Arc::new(SettingField::Flag(flag.name.clone()));
-                Some(StatedSize { size: *size, field, origin: *origin, in_script: flag.in_script })
+                StatedSize { size, field, origin: *origin, in_script: flag.in_script }
+            };
+            match &flag.value {
+                FlagValue::Number(size) => Some(number(*size)),
+                FlagValue::Variable { name, default } => variable(sources, name).or_else(|| {
+                    default
+                        .filter(|_| !sources.iter().any(|(_, source)| source.variables.contains_key(name)))
+                        .map(number)
+                }),
+                FlagValue::Unknown => None,
             }
-            FlagValue::Variable(name) => variable(name),
-            FlagValue::Unknown => None,
         });
-        let named_after_flag = || source.variables.get(size.variable()).and_then(|_| variable(size.variable()));
+        let named_after_flag =
+            || source.variables.get(size.variable()).and_then(|_| variable(sources, size.variable()));
         if let Some(stated) = by_flag.or_else(named_after_flag) {
             return Some(stated);
         }
@@ -203,17 +234,41 @@ fn merged_size(sources: &[(Origin, &ParallelismSettings)], size: Size) -> Option
     None
 }
 
-/// Returns the name in `$(NAME)`, and in a script also in `$NAME` and `${NAME}`.
-fn referenced_variable(text: &str, in_script: bool) -> Option<&str> {
-    let enclosed = |open: &str, close: char| text.strip_prefix(open)?.strip_suffix(close);
-    let in_shell = || enclosed("${", '}').or_else(|| text.strip_prefix('$'));
-    let name = enclosed("$(", ')').or_else(|| in_script.then(in_shell).flatten())?;
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_name.then_some(name)
+/// Returns the number in a variable, whose value may be another variable.
+fn variable(sources: &[(Origin, &ParallelismSettings)], name: &str) -> Option<StatedSize> {
+    let find = |name: &str| sources.iter().find_map(|(origin, source)| Some((*origin, source.variables.get(name)?)));
+    let (origin, mut value) = find(name)?;
+    for _ in 0..MAX_REFERENCES {
+        match value {
+            VariableValue::Number(size) => {
+                let field = Arc::new(SettingField::Env(name.to_owned()));
+                return Some(StatedSize { size: *size, field, origin, in_script: false });
+            }
+            VariableValue::Variable(other) => value = find(other)?.1,
+            VariableValue::Unknown => return None,
+        }
+    }
+    None
 }
 
-fn positive(value: &Value) -> Option<u32> {
-    value.as_str()?.parse().ok().filter(|size| *size > 0)
+/// Returns the name in `$(NAME)`, and in a script also in `$NAME`, `${NAME}` and `${NAME:-DEFAULT}`, with the default.
+fn referenced_variable(text: &str, in_script: bool) -> Option<(&str, Option<&str>)> {
+    let enclosed = |open: &str, close: char| text.strip_prefix(open)?.strip_suffix(close);
+    let in_shell = || match enclosed("${", '}') {
+        Some(expression) => {
+            let parts = expression.split_once(":-").or_else(|| expression.split_once('-'));
+            Some(parts.map_or((expression, None), |(name, default)| (name, Some(default))))
+        }
+        None => text.strip_prefix('$').map(|name| (name, None)),
+    };
+    let in_kubernetes = enclosed("$(", ')').map(|name| (name, None));
+    let (name, default) = in_kubernetes.or_else(|| in_script.then(in_shell).flatten())?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some((name, default))
+}
+
+fn positive(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|size| *size > 0)
 }
 
 #[cfg(test)]
@@ -261,6 +316,8 @@ mod tests {
     #[case::flag_before_variable("--tp 8", &[("TENSOR_PARALLEL_SIZE", "4")], "8×-×-")]
     #[case::referenced("--tp $(TP) --pp $(PP)", &[("TP", "4"), ("PP", "2"), ("TENSOR_PARALLEL_SIZE", "1")], "4×2×-")]
     #[case::shell_syntax_outside_scripts("--tp $TP", &[("TP", "4")], "-×-×-")]
+    #[case::variable_of_a_variable("--tp $(TP)", &[("BASE", "4"), ("TP", "$(BASE)")], "4×-×-")]
+    #[case::variable_of_itself("--tp $(TP)", &[("TP", "$(TP)")], "-×-×-")]
     #[case::no_number("--tp $(TP)", &[("TP", "auto")], "-×-×-")]
     #[case::not_positive("", &[("TENSOR_PARALLEL_SIZE", "0")], "-×-×-")]
     fn reads_variables(#[case] line: &str, #[case] variables: &[(&str, &str)], #[case] expected: &str) {
@@ -278,6 +335,21 @@ mod tests {
             ParallelismSettings::new(&["sh", "-c"], &[&format!("exec vllm {line}")], &env).sizes(Origin::Service);
         let tensor = sizes.tensor.unwrap();
         assert_eq!((tensor.size, tensor.in_script, &*tensor.field), (4, false, &SettingField::Env("TP".to_owned())));
+    }
+
+    #[rstest]
+    #[case::default("--tp ${TP:-4}", &[], 4, true)]
+    #[case::variable("--tp ${TP:-4}", &[("TP", "8")], 8, false)]
+    fn reads_defaults_of_variables_in_scripts(
+        #[case] line: &str,
+        #[case] variables: &[(&str, &str)],
+        #[case] expected: u32,
+        #[case] in_script: bool,
+    ) {
+        let env: Vec<Value> = variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let script = ParallelismSettings::new(&["sh", "-c"], &[&format!("exec vllm {line}")], &env);
+        let tensor = script.sizes(Origin::Service).tensor.unwrap();
+        assert_eq!((tensor.size, tensor.in_script), (expected, in_script));
     }
 
     /// Columns: runtime, service (flags and one variable each), sizes, origin of tensor parallelism.

@@ -140,7 +140,7 @@ fn size_fit(runtime: &Runtime, model: Option<&Model>) -> SizeFit {
     let size = model.and_then(|model| model.parameters);
     match (runtime.size.min, runtime.size.max, size) {
         // The size in the name of the model is outside of the range: otherwise the runtime would be rejected.
-        (Some(_), _, Some(size)) | (_, Some(_), Some(size)) if !runtime.size.contains(size) => SizeFit::Unknown,
+        (_, _, Some(size)) if !runtime.size.contains(size) => SizeFit::Outside(runtime.size.distance(size)),
         (Some(min), Some(max), Some(size)) => SizeFit::TwoSided(size.abs_diff(min).saturating_add(size.abs_diff(max))),
         (Some(bound), None, Some(size)) | (None, Some(bound), Some(size)) => SizeFit::OneSided(size.abs_diff(bound)),
         (None, None, Some(size)) => SizeFit::Unbounded(naming::named_size(&runtime.name, size)),

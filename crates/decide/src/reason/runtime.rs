@@ -156,11 +156,7 @@ impl RuntimeRejection {
     #[must_use]
     pub fn distance(&self) -> u64 {
         match self {
-            Self::SizeOutOfRange { parameters, range } => {
-                let below = range.min.map_or(0, |min| min.saturating_sub(*parameters));
-                let above = range.max.map_or(0, |max| parameters.saturating_sub(max));
-                below.max(above)
-            }
+            Self::SizeOutOfRange { parameters, range } => range.distance(*parameters),
             _ => 0,
         }
     }

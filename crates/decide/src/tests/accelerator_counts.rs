@@ -151,3 +151,27 @@ fn copies_of_the_runtime_share_the_resources_of_the_service(
     assert_eq!(decision.feasible, is_feasible, "{}", decision.message);
     assert_eq!(selection(&decision).2, if is_feasible { 4 } else { 0 });
 }
+
+/// Resources of the service replace those of the runtime; a script of the runtime is not changed.
+#[rstest]
+#[case::fewer("resources: {limits: {nvidia.com/gpu: 8}}", "13B", "2", 2, None)]
+#[case::more("resources: {limits: {nvidia.com/gpu: 1}}", "13B", "2", 2, None)]
+#[case::too_few("resources: {limits: {nvidia.com/gpu: 8}}", "70B", "2", 0, None)]
+#[case::script("command: [sh, -c, 'vllm serve m --tp 2']", "13B", "4", 2, Some("ParallelismMismatch"))]
+#[case::script_that_is_too_small("command: [sh, -c, 'vllm serve m --tp 1']", "70B", "4", 0, None)]
+fn resources_of_the_service_replace_those_of_the_runtime(
+    #[case] runtime: &str,
+    #[case] size: &str,
+    #[case] requested: &str,
+    #[case] expected: u32,
+    #[case] warning: Option<&str>,
+) {
+    let runtime = RUNTIME.replace("image: i", &format!("image: i, {runtime}"));
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {{resources: {{limits: {{nvidia.com/gpu: {requested}}}}}}}}}"
+    );
+    let decision = fixture_with_classes(&[&model(size, ""), &runtime, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+    let mismatch = warning_codes(&decision).into_iter().find(|code| *code == "ParallelismMismatch");
+    assert_eq!(mismatch, warning);
+}

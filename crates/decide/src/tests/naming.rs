@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::fixture::warning_codes;
+use super::fixture::{RUNTIME, fixture_with_classes, selection, service, warning_codes};
 use super::{class, class_code, decide, demand, demand_7b, rejection_code, runtimes};
 use crate::{Demand, Model, ModelReference};
 
@@ -70,4 +70,26 @@ fn does_not_combine_device_slices() {
     let decision = decide(&demand, &supply, None);
     assert_eq!(class_code(&decision, "10gi"), "ModelDoesNotFit");
     assert_eq!(decision.components["engine"].accelerators_per_node, 1);
+}
+
+/// A size in the model's name ranks runtimes by the distance of their range, and a range that does not contain it is reported.
+#[test]
+fn size_in_the_models_name_ranks_ranges() {
+    let runtime = |name: &str, range: &str| {
+        RUNTIME
+            .replace("name: srt", &format!("name: {name}"))
+            .replace("engineConfig", &format!("modelSizeRange: {range}, engineConfig"))
+    };
+    let model = "{apiVersion: ome.io/v1beta1, kind: ClusterBaseModel, metadata: {name: foo-20b}, spec: {modelFormat: {name: safetensors}}}";
+    let service = service("", "").replace("name: m}", "name: foo-20b}");
+    let (far, near) = (runtime("a", "{min: 1B, max: 3B}"), runtime("b", "{min: 10B, max: 18B}"));
+    let decision = fixture_with_classes(&[model, &far, &near, &service]).decide();
+    assert_eq!(selection(&decision).0, "b", "{}", decision.message);
+    let codes = warning_codes(&decision);
+    assert!(!codes.contains(&"AmbiguousRuntimes"), "{codes:?}");
+    let warning = decision.warnings.iter().find(|warning| warning.code == "ModelSizeInferred").unwrap();
+    assert!(warning.message.ends_with("the size range 10B–18B of runtime b does not contain"), "{}", warning.message);
+    let within = runtime("c", "{min: 10B, max: 30B}");
+    let decision = fixture_with_classes(&[model, &near, &within, &service]).decide();
+    assert_eq!(selection(&decision).0, "c", "{}", decision.message);
 }

@@ -49,6 +49,24 @@ fn reports_the_closest_runtime(#[case] runtimes: &[String], #[case] expected: &s
     assert_eq!(decision.candidates[0].runtime, expected, "{}", decision.message);
 }
 
+/// Among runtimes that fail the same check, those for the vendor of the nodes come first, although others fail later.
+#[rstest]
+#[case::accelerators("acceleratorRequirements: {requiredCapabilities: {memoryGB: 500Gi}}, ")]
+#[case::size("modelSizeRange: {max: 8B}, ")]
+fn closest_runtime_is_for_the_vendor_of_the_nodes(#[case] fields: &str) {
+    let of_vendor = |name: &str, image: &str| {
+        let runtime = runtime(name, "", fields).replace("image: i", &format!("image: \"{image}\""));
+        runtime.replacen("acceleratorRequirements: {requiredCapabilities: {features: [tensor-cores]}}, ", "", 1)
+    };
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {gpu: h100}}, status: {allocatable: {nvidia.com/gpu: 8}, conditions: [{type: Ready, status: \"True\"}]}}";
+    let runtimes = [of_vendor("a-amd", "e:rocm6.4"), of_vendor("b-nvidia", "e:cuda12.8")];
+    let decision =
+        fixture_with_classes(&[&model("70B", ""), &runtimes[0], &runtimes[1], node, &service("", "")]).decide();
+    assert_eq!(decision.candidates[0].runtime, "b-nvidia", "{}", decision.message);
+    let decision = fixture_with_classes(&[&model("70B", ""), &runtimes[0], &runtimes[1], &service("", "")]).decide();
+    assert_eq!(decision.candidates[0].runtime, "a-amd", "without nodes: {}", decision.message);
+}
+
 /// A runtime that only its autoSelect withholds is named although another one passed more checks.
 #[test]
 fn names_a_withheld_runtime() {

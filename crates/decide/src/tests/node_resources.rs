@@ -105,6 +105,26 @@ fn counts_only_tolerated_nodes() {
     "engine: {runner: {env: []}, containers: [{name: proxy, image: p, resources: {requests: {cpu: 5}}}]}",
     "InsufficientNodeResources"
 )]
+#[case::init_container(
+    "image: i, resources: {requests: {cpu: 60}}",
+    "engine: {runner: {env: []}, initContainers: [{name: load, image: p, resources: {requests: {cpu: 65}}}]}",
+    "InsufficientNodeResources"
+)]
+#[case::worker(
+    "image: i, resources: {requests: {cpu: 60}}",
+    "engine: {leader: {runner: {image: i}}, worker: {runner: {image: i, resources: {requests: {cpu: 65}}}}}",
+    "InsufficientNodeResources"
+)]
+#[case::sidecar_of_the_leader(
+    "image: i, resources: {requests: {cpu: 60}}",
+    "engine: {leader: {runner: {image: i}, containers: [{name: proxy, image: p, resources: {requests: {cpu: 5}}}]}, worker: {}}",
+    "InsufficientNodeResources"
+)]
+#[case::sidecar_with_accelerators(
+    "image: i, resources: {limits: {nvidia.com/gpu: 8}}",
+    "engine: {runner: {env: []}, containers: [{name: proxy, image: p, resources: {limits: {nvidia.com/gpu: 1}}}]}",
+    "TooManyPerNode"
+)]
 #[case::lowered_by_the_service(
     "image: i, resources: {requests: {cpu: 96}}",
     "engine: {runner: {resources: {requests: {cpu: 16}}}}",

@@ -195,8 +195,18 @@ fn rejects_services_with_too_many_pods(#[case] size: &str) {
 /// Eight H100 on the only node, which has a taint.
 #[rstest]
 #[case::fits("8", "[{operator: Exists}]", None)]
-#[case::too_many("16", "[{operator: Exists}]", Some("a Pod requests 16 of nvidia.com/gpu; the largest node has 8"))]
-#[case::not_tolerated("8", "[]", Some("they do not tolerate taint gpu=yes:NoSchedule of node n"))]
+#[case::too_many(
+    "16",
+    "[{operator: Exists}]",
+    Some(
+        "a Pod requests 16 of nvidia.com/gpu; the largest node has 8; request less nvidia.com/gpu, or add a larger node"
+    )
+)]
+#[case::not_tolerated(
+    "8",
+    "[]",
+    Some("they do not tolerate taint gpu=yes:NoSchedule of node n; add a toleration of gpu")
+)]
 fn roles_that_no_node_could_run_are_reported(
     #[case] accelerators: &str,
     #[case] tolerations: &str,
