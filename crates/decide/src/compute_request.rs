@@ -56,6 +56,21 @@ struct OtherContainer {
     is_init: bool,
 }
 
+/// Requests of the Pods of a replica, as one layer (runtime or service) states them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaRequests {
+    /// The only Pod, or the leader.
+    pub(crate) leader: PodRequests,
+    /// The workers, if they start the command of the leader.
+    pub(crate) worker_like_leader: PodRequests,
+    /// The workers, if they start a command of their own.
+    pub(crate) separate_worker: PodRequests,
+    /// Whether the layer has workers.
+    pub(crate) has_worker: bool,
+    /// Whether the layer states a command of the workers.
+    pub(crate) has_worker_command: bool,
+}
+
 /// Request and limit for one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Quantities {
@@ -175,15 +190,6 @@ impl PodRequests {
         Self { engine: merged, others: containers.chain(init_containers).collect() }
     }
 
-    /// Returns the same requests with the greater amounts of two engine containers.
-    pub(crate) fn with_engines(self, first: Self, second: Self) -> Self {
-        let mut engine = first.engine;
-        for (merged, other) in engine.iter_mut().zip(second.engine) {
-            *merged = Quantities { request: merged.request.max(other.request), limit: merged.limit.max(other.limit) };
-        }
-        Self { engine, ..self }
-    }
-
     /// Returns the units of `resource` that containers other than that of the engine request while it runs.
     pub(crate) fn units_beside_engine(runtime: &Self, service: &Self, resource: &str) -> u32 {
         let running = Self::merge_others(runtime, service).filter(|container| !container.is_init);
@@ -233,6 +239,43 @@ impl PodRequests {
         if let Some(quantities) = self.engine.get_mut(index) {
             *quantities = Quantities { request: Some(amount), limit: None };
         }
+    }
+}
+
+// === impl ReplicaRequests ===
+
+impl ReplicaRequests {
+    /// Returns the greatest amounts that a Pod of the replica requests, see [`PodRequests::merge`].
+    pub(crate) fn merge<'a>(
+        runtime: &Self,
+        configurations: impl Iterator<Item = &'a Value> + Clone,
+        service: &Self,
+    ) -> ComputeRequest {
+        Self::pods(runtime, service)
+            .map(|(runtime, service)| PodRequests::merge(runtime, configurations.clone(), service))
+            .fold(ComputeRequest::default(), ComputeRequest::max)
+    }
+
+    /// Returns the most units of `resource` that containers of a Pod other than that of the engine request while it runs.
+    pub(crate) fn units_beside_engine(runtime: &Self, service: &Self, resource: &str) -> u32 {
+        let pods = Self::pods(runtime, service);
+        pods.map(|(runtime, service)| PodRequests::units_beside_engine(runtime, service, resource)).max().unwrap_or(0)
+    }
+
+    /// Sets the amount of one resource that the engine containers request.
+    pub(crate) fn set(&mut self, resource: &str, amount: u32) {
+        for pod in [&mut self.leader, &mut self.worker_like_leader, &mut self.separate_worker] {
+            pod.set(resource, amount);
+        }
+    }
+
+    /// Returns the requests of both layers for the leader, and for the workers if there are any.
+    fn pods<'a>(runtime: &'a Self, service: &'a Self) -> impl Iterator<Item = (&'a PodRequests, &'a PodRequests)> {
+        let is_separate = runtime.has_worker_command || service.has_worker_command;
+        let worker = |layer: &'a Self| if is_separate { &layer.separate_worker } else { &layer.worker_like_leader };
+        let has_worker = runtime.has_worker || service.has_worker;
+        let workers = has_worker.then(|| (worker(runtime), worker(service)));
+        std::iter::once((&runtime.leader, &service.leader)).chain(workers)
     }
 }
 

@@ -6,7 +6,7 @@ use api::{ComputeCapability, Version};
 use serde_json::Value;
 
 use crate::component::Component;
-use crate::compute_request::PodRequests;
+use crate::compute_request::ReplicaRequests;
 use crate::configuration::ClassConfiguration;
 use crate::engine::EngineSettings;
 use crate::merge::parallelism::ParallelismSettings;
@@ -124,7 +124,7 @@ pub struct ComponentDemand {
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
     /// CPU and memory of the containers.
-    pub compute: PodRequests,
+    pub compute: ReplicaRequests,
     /// Tolerations of the Pods.
     pub tolerations: Vec<Toleration>,
     /// The vendor that the image of the component names.

@@ -13,7 +13,7 @@ use api::ome::{
 };
 use serde_json::Value;
 
-use crate::compute_request::PodRequests;
+use crate::compute_request::{PodRequests, ReplicaRequests};
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, CustomContainer, NamedVersion, Performance};
 use crate::engine::{Engine, EngineSettings};
@@ -125,15 +125,19 @@ fn non_blank(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty()).cloned()
 }
 
-/// Returns the extended resources that the component requests in `resources` or any runner.
+/// Returns the extended resources that the component requests: those of its runners, the greater of several, and of `resources` what no
+/// runner requests.
 fn resources(component: &ComponentSpec) -> BTreeMap<String, u32> {
     let worker_runner = component.worker.as_ref().and_then(|worker| worker.runner.as_ref());
     let runners =
         engine_container(component).into_iter().chain(worker_runner).filter_map(|runner| runner.get("resources"));
     let mut units_by_name: BTreeMap<String, u32> = BTreeMap::new();
-    for (name, units) in runners.chain(&component.resources).flat_map(crate::units::extended_resources) {
+    for (name, units) in runners.flat_map(crate::units::extended_resources) {
         let max = units_by_name.entry(name).or_default();
         *max = units.max(*max);
+    }
+    for (name, units) in component.resources.iter().flat_map(crate::units::extended_resources) {
+        units_by_name.entry(name).or_insert(units);
     }
     units_by_name
 }
@@ -158,28 +162,37 @@ fn parallelism(component: &ComponentSpec) -> ParallelismSettings {
     engine_container(component).map(ParallelismSettings::of_container).unwrap_or_default()
 }
 
-/// Returns what the component's containers request. Amounts of the engine container take precedence over `resources`. Of leader and
-/// workers, the greater amounts count, and the sidecars of the leader, or of the workers if it has none.
-fn pod_requests(component: &ComponentSpec) -> PodRequests {
-    let engine = engine_container(component);
-    let worker = component.worker.as_ref().and_then(|worker| worker.runner.as_ref()).or(engine);
-    let of_engine = |container: Option<&Value>| {
-        let resources = component.resources.iter().chain(container.and_then(|container| container.get("resources")));
-        PodRequests::new(resources, [], [])
+/// Returns what the Pods of the component request.
+fn replica_requests(component: &ComponentSpec) -> ReplicaRequests {
+    let (leader, worker) = (component.leader.as_ref(), component.worker.as_ref());
+    let has_command = |runner: &Value| ["command", "args"].iter().any(|field| !runner[*field].is_null());
+    ReplicaRequests {
+        leader: pod_requests(component, &[leader]),
+        worker_like_leader: pod_requests(component, &[leader, worker]),
+        separate_worker: pod_requests(component, &[worker]),
+        has_worker: worker.is_some(),
+        has_worker_command: worker.and_then(|worker| worker.runner.as_ref()).is_some_and(has_command),
+    }
+}
+
+/// Returns what the containers of a Pod request to which `groups` apply, weakest first. Amounts of the engine container take precedence
+/// over `resources`.
+fn pod_requests(component: &ComponentSpec, groups: &[Option<&NodeGroup>]) -> PodRequests {
+    let groups = || groups.iter().copied().flatten();
+    let pods = || std::iter::once(&component.pod).chain(groups().map(|group| &group.pod));
+    let runners = component.runner.iter().chain(groups().filter_map(|group| group.runner.as_ref()));
+    let runners: Vec<&Value> = match runners.collect::<Vec<_>>() {
+        runners if runners.is_empty() => {
+            component.pod.get("containers").and_then(|list| list.get(0)).into_iter().collect()
+        }
+        runners => runners,
     };
-    let groups = [&component.leader, &component.worker].into_iter().flatten();
-    let group =
-        groups.map(|group| &group.pod).find(|pod| pod.contains_key("containers") || pod.contains_key("initContainers"));
-    let list = |field: &'static str| {
-        let pods = std::iter::once(&component.pod).chain(group);
-        pods.filter_map(move |pod| pod.get(field)?.as_array()).flatten()
-    };
+    let resources = component.resources.iter().chain(runners.iter().filter_map(|runner| runner.get("resources")));
+    let list = |field: &'static str| pods().filter_map(move |pod| pod.get(field)?.as_array()).flatten();
     let is_engine = |container: &&Value| {
-        engine.is_some_and(|engine| std::ptr::eq(engine, *container) || engine["name"] == container["name"])
+        runners.iter().any(|runner| std::ptr::eq(*runner, *container) || runner["name"] == container["name"])
     };
-    let containers = list("containers").filter(|container| !is_engine(container));
-    let others = PodRequests::new([], containers, list("initContainers"));
-    others.with_engines(of_engine(engine), of_engine(worker))
+    PodRequests::new(resources, list("containers").filter(|container| !is_engine(container)), list("initContainers"))
 }
 
 /// Returns the vendor that the image of the engine container names.

@@ -74,7 +74,7 @@ mod warnings;
 pub use accelerator_request::{AcceleratorRequest, RequestStrength, StatedCount};
 pub use compatibility::check_compatibility;
 pub use component::Component;
-pub use compute_request::{ComputeRequest, ComputeShortage, NodeCompute, PodRequests};
+pub use compute_request::{ComputeRequest, ComputeShortage, NodeCompute, PodRequests, ReplicaRequests};
 pub use configuration::ClassConfiguration;
 pub use decision::{
     AcceleratorCandidate, AcceleratorCandidates, ClassEvaluation, ComponentDecision, CurrentSelection, Decision,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compute_request::{ComputeRequest, PodRequests};
+use crate::compute_request::{ComputeRequest, ReplicaRequests};
 use crate::configuration::ClassConfiguration;
 use crate::decision::ComponentDecision;
 use crate::demand::{Capabilities, ComponentDemand, Model};
@@ -67,14 +67,14 @@ impl MatchContext<'_> {
         let resources = layers.filter(|configuration| configuration.class == class.name).flat_map(|configuration| {
             configuration.runner.get("resources").into_iter().chain([&configuration.resources])
         });
-        PodRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
+        ReplicaRequests::merge(&self.runtime.compute, resources, &self.demand.compute)
     }
 
     /// Returns the accelerators of `class` that containers beside the engine request.
     pub(crate) fn accelerators_beside_engine(&self, class: &Class) -> u32 {
         let Some(resource) = class.resource_name() else { return 0 };
         let units_per_accelerator = class.resource().map_or(1, |resource| resource.quantity.max(1));
-        let units = PodRequests::units_beside_engine(&self.runtime.compute, &self.demand.compute, resource);
+        let units = ReplicaRequests::units_beside_engine(&self.runtime.compute, &self.demand.compute, resource);
         units.div_ceil(units_per_accelerator)
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::component::Component;
-use crate::compute_request::PodRequests;
+use crate::compute_request::ReplicaRequests;
 use crate::configuration::ClassConfiguration;
 use crate::demand::{Capabilities, ComponentDemand, NamedVersion, Performance};
 use crate::engine::EngineSettings;
@@ -128,7 +128,7 @@ pub struct RuntimeComponent {
     /// Settings that determine the memory of the engine.
     pub engine: EngineSettings,
     /// CPU and memory of the containers.
-    pub compute: PodRequests,
+    pub compute: ReplicaRequests,
     /// Tolerations of the Pods.
     pub tolerations: Vec<Toleration>,
     /// Vendors whose accelerators the component requests, otherwise the one that its image names; empty if it states none.

@@ -201,7 +201,7 @@ fn component(spec: &ServingRuntimeSpec, component: &ComponentSpec) -> RuntimeCom
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
         engine: super::engine_settings(&component),
-        compute: super::pod_requests(&component),
+        compute: super::replica_requests(&component),
         vendors: super::vendors(&component),
         tolerations,
         multi_node: super::is_multi_node(&component),

@@ -187,7 +187,7 @@ fn component(
         resources: super::resources(&component),
         parallelism: super::parallelism(&component),
         engine: super::engine_settings(&component),
-        compute: super::pod_requests(&component),
+        compute: super::replica_requests(&component),
         image_vendor: super::image_vendor(&component),
         tolerations: Toleration::read_all(&component.tolerations),
         nodes: super::nodes(&component),

@@ -140,6 +140,15 @@ impl ParallelismSettings {
         self.sizes(Origin::Ostler).tensor.is_some() || self.flags.values().any(is_unknown)
     }
 
+    /// Returns the flag and the name of each variable that states a size, although no flag refers to it. Engines do not read these
+    /// variables.
+    pub fn unread_variables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_unread = |size: &Size| {
+            !self.flags.contains_key(size) && variable(&[(Origin::Ostler, self)], size.variable()).is_some()
+        };
+        Size::ALL.into_iter().filter(is_unread).map(|size| (size.flag(), size.variable()))
+    }
+
     /// Replaces what states the size of tensor parallelism by a flag.
     pub(crate) fn set_tensor(&mut self, size: u32) {
         self.remove_tensor();
@@ -385,6 +394,13 @@ mod tests {
         #[case] expected: bool,
     ) {
         assert_eq!(settings(line, variables).determines_tensor(), expected);
+    }
+
+    #[test]
+    fn finds_variables_that_no_flag_refers_to() {
+        let variables = [("TENSOR_PARALLEL_SIZE", "2"), ("PIPELINE_PARALLEL_SIZE", "3"), ("DATA_PARALLEL_SIZE", "x")];
+        let settings = settings("--pp $(PIPELINE_PARALLEL_SIZE)", &variables);
+        assert_eq!(settings.unread_variables().collect::<Vec<_>>(), [("tensor-parallel-size", "TENSOR_PARALLEL_SIZE")]);
     }
 
     #[test]

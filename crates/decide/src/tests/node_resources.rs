@@ -115,6 +115,11 @@ fn counts_only_tolerated_nodes() {
     "engine: {leader: {runner: {image: i}}, worker: {runner: {image: i, resources: {requests: {cpu: 65}}}}}",
     "InsufficientNodeResources"
 )]
+#[case::leader_beside_a_lowered_worker(
+    "image: i",
+    "engine: {leader: {runner: {image: i, resources: {requests: {cpu: 65}}}}, worker: {runner: {resources: {limits: {cpu: 4}}}}}",
+    "InsufficientNodeResources"
+)]
 #[case::sidecar_of_the_leader(
     "image: i, resources: {requests: {cpu: 60}}",
     "engine: {leader: {runner: {image: i}, containers: [{name: proxy, image: p, resources: {requests: {cpu: 5}}}]}, worker: {}}",
@@ -179,4 +184,22 @@ fn replicas_share_the_cpus_of_a_node() {
     let engine = "engine: {minReplicas: 3, runner: {resources: {requests: {cpu: 24}}}}";
     let decision = fixture(&[node("a", "")], NO_FIELDS, engine).decide();
     assert!(warning_codes(&decision).contains(&"TooFewNodes"), "{:?}", decision.warnings);
+}
+
+/// What the service states of one role does not replace what the runtime states of the other one.
+#[rstest]
+#[case::worker("worker: {runner: {resources: {limits: {cpu: 4}}}}")]
+#[case::leader("leader: {runner: {resources: {limits: {cpu: 4}}}}")]
+fn roles_are_merged_separately(#[case] service: &str) {
+    let request = "resources: {requests: {cpu: 65}}";
+    let small = "resources: {requests: {cpu: 8}}";
+    let (leader, worker) = if service.starts_with("worker") { (request, small) } else { (small, request) };
+    let groups = format!(
+        "engineConfig: {{leader: {{runner: {{image: i, {leader}}}}}, worker: {{runner: {{image: i, command: [x], {worker}}}}}}}"
+    );
+    let runtime = RUNTIME.replace("engineConfig: {runner: {image: i}}", &groups);
+    let selector = "acceleratorSelector: {preferredClasses: [nvidia-h100-80gb]}";
+    let service = super::fixture::service(&format!("{selector}, engine: {{{service}}}"), "");
+    let decision = fixture_with_classes(&[&model("7B", ""), &runtime, &service, &node("a", "")]).decide();
+    assert_eq!(class_code(&decision, "nvidia-h100-80gb"), "InsufficientNodeResources", "{}", decision.message);
 }

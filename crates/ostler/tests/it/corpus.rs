@@ -39,7 +39,7 @@ fn models_select_runtimes() {
     FrameworkMismatch of all runtimes: the model does not set fields that the runtime requires ← xgen-7b-8k-inst
     srt-falcon3-10b-instruct ← falcon3-10b-instruct
     srt-gpt-oss-120b-grpc (ambiguous) ← gpt-oss-120b
-    srt-gpt-oss-20b (ambiguous) ← gpt-oss-20b
+    srt-gpt-oss-20b ← gpt-oss-20b
     srt-grok-2 ← grok-2
     srt-internvl2-5-8b ← internvl2-5-8b
     srt-llama-3-2-11b-vision-instruct ← unsloth-llama-3-2-11b-vision-instruct

@@ -303,24 +303,29 @@ impl RoleBuilder<'_> {
         pod_spec::check_variables(container, self.component(), true)
     }
 
-    /// Adds the flag of tensor parallelism to a command that states none, because vLLM and SGLang otherwise use one accelerator. Warns
-    /// if the command is a script.
+    /// Adds flags to a command that does not state the parallelism, because vLLM and SGLang otherwise use one accelerator: those of the
+    /// variables that state a size, and that of tensor parallelism. Warns if the command is a script.
     fn use_all_accelerators(&self, container: &mut Value, settings: &mut Vec<Setting>, warnings: &mut Vec<Warning>) {
-        const FLAG: &str = "--tensor-parallel-size";
-        let accelerators = self.replica_set.accelerators.as_ref();
-        let size = runner::tensor_parallelism(container, accelerators, self.nodes);
-        if size == 1
-            || !launch::starts_engine(container)
-            || ParallelismSettings::of_container(container).determines_tensor()
-        {
-            return;
-        }
-        if let Some("vllm" | "sglang") = launch::flag_recipient(container) {
-            launch::append_args(container, [FLAG, &size.to_string()]);
-            settings.push(Setting::new(SettingField::Flag(FLAG.to_owned()), size.to_string(), Origin::Ostler));
-        } else if let Some("vllm" | "sglang") = launch::inspect(container).engine {
+        let parallelism = ParallelismSettings::of_container(container);
+        let size = runner::tensor_parallelism(container, self.replica_set.accelerators.as_ref(), self.nodes);
+        let is_unstated = size > 1 && !parallelism.determines_tensor();
+        if launch::starts_known_server(container) {
+            let by_variable = parallelism.unread_variables().map(|(flag, name)| (flag, format!("$({name})")));
+            let tensor = is_unstated.then(|| ("tensor-parallel-size", size.to_string()));
+            for (flag, value) in by_variable.chain(tensor) {
+                let flag = format!("--{flag}");
+                launch::append_args(container, [flag.as_str(), value.as_str()]);
+                settings.push(Setting::new(SettingField::Flag(flag), value, Origin::Ostler));
+            }
+        } else if let (true, Some("vllm" | "sglang"), true, None) = (
+            is_unstated,
+            launch::inspect(container).engine,
+            launch::starts_engine(container),
+            launch::flag_recipient(container),
+        ) {
             let message = format!(
-                "The command of the {} does not set {FLAG}, so that the engine uses one accelerator of {size}; add {FLAG} $PARALLELISM_SIZE",
+                "The command of the {} does not set --tensor-parallel-size, so that the engine uses one accelerator of {size}; add \
+                 --tensor-parallel-size $PARALLELISM_SIZE",
                 self.component()
             );
             warnings.push(Warning::new(decide::code::warning::PARALLELISM_MISMATCH, message));

@@ -157,6 +157,27 @@ pub(crate) fn flag_recipient(container: &Value) -> Option<&'static str> {
     inspect(container).engine.filter(|_| !is_script)
 }
 
+/// Returns whether flags that are appended to the command of `container` are those of a server of vLLM or SGLang, rather than those of
+/// another program in the image of an engine, or of a program whose name contains that of an engine.
+pub(crate) fn starts_known_server(container: &Value) -> bool {
+    let file = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_server = |pair: &[String]| match pair {
+        [program, command] if command == "serve" => ["vllm", "sglang"].contains(&file(program).as_str()),
+        [flag, module] if flag == "-m" => module == "sglang.launch_server" || module.starts_with("vllm.entrypoints."),
+        _ => false,
+    };
+    match shell::CommandLine::parse(container) {
+        shell::CommandLine::Script { .. } => false,
+        shell::CommandLine::Words(words) => words.windows(2).any(is_server),
+        shell::CommandLine::EntryPoint(words) => {
+            let image = container["image"].as_str().unwrap_or_default();
+            let first = words.first().map(String::as_str).unwrap_or_default();
+            let is_argument = first.is_empty() || first.starts_with('-') || names_model(container, first);
+            file(image).starts_with("vllm-openai") && is_argument || words.windows(2).any(is_server)
+        }
+    }
+}
+
 /// Appends arguments to the command of `container`.
 pub(crate) fn append_args<'a>(container: &mut Value, args: impl IntoIterator<Item = &'a str>) {
     let added = args.into_iter().map(Value::from);

@@ -427,6 +427,15 @@ fn resources_of_the_service_replace_tensor_parallelism(
 #[case::arguments("image: vllm/vllm-openai:v1, args: [--model, m]", "--model m --tensor-parallel-size 4", false)]
 #[case::copies("image: vllm/vllm-openai:v1, args: [--dp-size, \"4\"]", "--dp-size 4", false)]
 #[case::stages("image: vllm/vllm-openai:v1, args: [--pp, \"2\"]", "--pp 2 --tensor-parallel-size 2", false)]
+#[case::command("image: x, command: [tini, --, /usr/bin/vllm, serve, m]", "--tensor-parallel-size 4", false)]
+#[case::variable(
+    "image: vllm/vllm-openai:v1, args: [--model, m], env: [{name: TENSOR_PARALLEL_SIZE, value: \"4\"}]",
+    "--model m --tensor-parallel-size $(TENSOR_PARALLEL_SIZE)",
+    false
+)]
+#[case::router("image: x, command: [python3, -m, sglang_router.launch_router], args: [--x]", "--x", false)]
+#[case::another_program("image: lmcache/vllm-router:v1, args: [--x]", "--x", false)]
+#[case::benchmark("image: x, command: [vllm, bench, serve], args: [--x]", "--x", false)]
 #[case::computed("image: lmsysorg/sglang:v1, args: [--tp, $(PARALLELISM_SIZE)]", "--tp $(PARALLELISM_SIZE)", false)]
 #[case::unknown_engine("image: x, args: [--model, m]", "--model m", false)]
 #[case::script("image: vllm/vllm-openai:v1, command: [sh, -c], args: [exec vllm serve m]", "exec vllm serve m", true)]
