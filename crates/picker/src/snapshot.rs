@@ -7,6 +7,7 @@ use std::{
 };
 
 use cluster::NamespacedName;
+use rpds::RedBlackTreeMapSync;
 use smallvec::{SmallVec, smallvec};
 
 use crate::{
@@ -38,12 +39,12 @@ pub struct Pool {
 /// All pools at one point in time.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Pools by namespace and name.
-    pub pools: BTreeMap<Arc<NamespacedName>, Arc<Pool>>,
+    /// Pools by namespace and name. A changed pool copies a part of the map only.
+    pub pools: RedBlackTreeMapSync<Arc<NamespacedName>, Arc<Pool>>,
     /// Names of the models for requests that address no pool.
     pub(crate) model_names: Arc<ModelNames>,
     /// Pools that serve models without a use case, by namespace: first those with ready endpoints, then the oldest.
-    implicit_pools: BTreeMap<String, Vec<NamespacedName>>,
+    implicit_pools: Arc<BTreeMap<String, Vec<NamespacedName>>>,
 }
 
 // === impl Pool ===
@@ -129,8 +130,9 @@ impl Snapshot {
     /// Returns the snapshot of `pools`. Models of `default_namespace` may be named without it.
     pub(crate) fn new(pools: Vec<Arc<Pool>>, default_namespace: &str) -> Self {
         let model_names = Arc::new(model_names(default_namespace, pools.iter().map(Arc::as_ref)));
-        let pools: BTreeMap<_, _> = pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
-        Self { model_names, implicit_pools: implicit_pools(&pools), pools }
+        let pools: RedBlackTreeMapSync<_, _> =
+            pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
+        Self { model_names, implicit_pools: Arc::new(implicit_pools(&pools)), pools }
     }
 
     /// Returns the snapshot with other endpoints of some pools.
@@ -142,7 +144,10 @@ impl Snapshot {
                 *slot = Arc::clone(pool);
             }
         }
-        let implicit_pools = if has_implicit_change { implicit_pools(&all) } else { self.implicit_pools.clone() };
+        let implicit_pools = match has_implicit_change {
+            true => Arc::new(implicit_pools(&all)),
+            false => Arc::clone(&self.implicit_pools),
+        };
         Self { model_names: Arc::clone(&self.model_names), implicit_pools, pools: all }
     }
 
@@ -235,7 +240,9 @@ pub(crate) fn model_names<'a>(default_namespace: &str, pools: impl Iterator<Item
 }
 
 /// Returns the pools of each namespace that serve models without a use case: first those with ready endpoints, then the oldest.
-fn implicit_pools(pools: &BTreeMap<Arc<NamespacedName>, Arc<Pool>>) -> BTreeMap<String, Vec<NamespacedName>> {
+fn implicit_pools(
+    pools: &RedBlackTreeMapSync<Arc<NamespacedName>, Arc<Pool>>,
+) -> BTreeMap<String, Vec<NamespacedName>> {
     let mut pools: Vec<&Arc<Pool>> = pools.values().filter(|pool| pool.allows_implicit_use_cases).collect();
     pools.sort_by_key(|pool| (!pool.is_serving(), pool.creation_timestamp.as_str()));
     let mut by_namespace: BTreeMap<String, Vec<NamespacedName>> = BTreeMap::new();

@@ -33,6 +33,10 @@ fn scheduler() -> Scheduler {
     scheduler_of(vec![endpoint(1, None, Some(2047)), endpoint(2, Some(4097), None)])
 }
 
+fn only_pool(scheduler: &Scheduler) -> Arc<Pool> {
+    scheduler.snapshot().pools.values().next().cloned().unwrap()
+}
+
 /// Admits a request with a prompt of `tokens`.
 fn admit(scheduler: &Scheduler, tokens: usize) -> Result<Permit, RoutingError> {
     let prompt = "x".repeat(tokens * request::BYTES_PER_TOKEN - 2);
@@ -63,7 +67,7 @@ fn pod(permit: &Permit) -> &str {
 #[case::long(100_000, "pod-2", "pod-2")]
 fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &str, #[case] expect: &str) {
     let scheduler = scheduler();
-    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let pool = only_pool(&scheduler);
     let busy = pool.ready_endpoints.iter().find(|endpoint| endpoint.pod == busy).unwrap();
     let _busy = busy.state.begin(1_000_000);
     assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
@@ -84,7 +88,7 @@ async fn requests_wait_for_endpoints_of_a_changed_pool(
     #[case] expect_millis: u64,
 ) {
     let scheduler = scheduler();
-    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let pool = only_pool(&scheduler);
     let empty = Arc::new(Pool { ready_endpoints: Vec::new(), ..(*pool).clone() });
     match is_pool_changed {
         true => scheduler.replace_all(vec![empty]),
@@ -109,7 +113,7 @@ async fn requests_wait_for_endpoints_of_a_changed_pool(
 fn failed_request_moves_to_an_untried_endpoint() {
     let scheduler = scheduler();
     let mut permit = admit(&scheduler, 10).unwrap();
-    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let pool = only_pool(&scheduler);
     let requests = || pool.ready_endpoints.iter().map(|endpoint| endpoint.state.requests()).collect::<Vec<_>>();
     assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-1", vec![1, 0], true));
     scheduler.retry(&mut permit).unwrap();
@@ -161,7 +165,7 @@ fn requests_are_never_sent_to_prefillers(
     #[case] is_retried: bool,
 ) {
     let scheduler = scheduler_of_types(component_types);
-    assert_eq!(scheduler.snapshot().pools.first_key_value().unwrap().1.is_serving(), is_admitted);
+    assert_eq!(only_pool(&scheduler).is_serving(), is_admitted);
     let permit = admit(&scheduler, 10);
     assert_eq!(permit.is_ok(), is_admitted);
     let Ok(mut permit) = permit else { return };
@@ -352,7 +356,7 @@ async fn outdated_and_missing_metrics_never_block_a_pool() {
 fn request_counts_on_the_endpoint_that_serves_it(#[case] number: u8, #[case] expect: [usize; 2]) {
     let scheduler = scheduler();
     let mut permit = admit(&scheduler, 10).unwrap();
-    let (_, pool) = scheduler.snapshot().pools.clone().pop_first().unwrap();
+    let pool = only_pool(&scheduler);
     let count = |endpoint: &Arc<Endpoint>| (endpoint.state.requests(), endpoint.state.tokens() > 0);
     permit.record_served_endpoint(endpoint(number).address);
     let counts: Vec<_> = pool.ready_endpoints.iter().map(count).collect();
