@@ -184,7 +184,7 @@ fn candidate_shapes(
         let limit = request.stated.clone().map_or(CountLimit::Maximum, CountLimit::Stated);
         return (shapes, limit);
     }
-    let (free, limit) = layout.free_shapes(request.parallelism.tensor_groups(), class);
+    let (free, limit) = layout.free_shapes(request.parallelism.divisor(), class);
     let largest_requested = shapes.iter().map(|shape| shape.accelerators()).max().unwrap_or(0);
     shapes.extend(free.into_iter().filter(|shape| shape.accelerators() > largest_requested));
     (shapes, limit)
@@ -217,8 +217,8 @@ impl NodeLayout<'_> {
         }
     }
 
-    /// Returns the shapes with any number of accelerators that is divisible into `groups`, smallest first, and why there are
-    /// no larger ones.
+    /// Returns the shapes with any number of accelerators that is divisible by `groups`, smallest first, and why there are no larger
+    /// ones.
     fn free_shapes(&self, groups: u32, class: &Class) -> (Vec<ReplicaShape>, CountLimit) {
         if class.is_fraction() {
             let nodes = self.nodes.unwrap_or(1).max(1);

@@ -13,6 +13,8 @@ pub struct Parallelism {
     pub pipeline: Option<StatedSize>,
     /// Data parallelism: copies of the model, each on accelerators of its own.
     pub data: Option<StatedSize>,
+    /// Data parallelism of the attention, which shares the accelerators of tensor parallelism.
+    pub attention: Option<StatedSize>,
 }
 
 /// A size, and the setting that states it.
@@ -51,6 +53,12 @@ impl Parallelism {
         size(self.pipeline.as_ref()).saturating_mul(self.copies())
     }
 
+    /// Returns the number by which that of the accelerators must be divisible: the groups, and within each of them the copies of the
+    /// attention (sglang 0.5.23, arg_groups/parallel_hook.py).
+    pub(crate) fn divisor(&self) -> u32 {
+        self.tensor_groups().saturating_mul(size(self.attention.as_ref()))
+    }
+
     /// Returns the number of copies of the model.
     #[must_use]
     pub fn copies(&self) -> u32 {
@@ -64,7 +72,7 @@ impl Parallelism {
 
     /// Removes the sizes for which `retains` returns false.
     pub(crate) fn retain(&mut self, retains: impl Fn(&StatedSize) -> bool) {
-        for size in [&mut self.tensor, &mut self.pipeline, &mut self.data] {
+        for size in [&mut self.tensor, &mut self.pipeline, &mut self.data, &mut self.attention] {
             size.take_if(|size| !retains(size));
         }
     }
@@ -102,7 +110,7 @@ mod tests {
         #[case] expected: u32,
     ) {
         let [tensor, pipeline, data] = [tensor, pipeline, data].map(|size| size.and_then(stated));
-        assert_eq!(Parallelism { tensor, pipeline, data }.accelerators_of(requested), expected);
+        assert_eq!(Parallelism { tensor, pipeline, data, attention: None }.accelerators_of(requested), expected);
     }
 
     /// Columns: stated sizes of tensor, pipeline and data parallelism, accelerators, groups, copies.
@@ -119,7 +127,7 @@ mod tests {
         #[case] copies: u32,
     ) {
         let [tensor, pipeline, data] = [tensor, pipeline, data].map(|size| size.and_then(stated));
-        let parallelism = Parallelism { tensor, pipeline, data };
+        let parallelism = Parallelism { tensor, pipeline, data, attention: None };
         assert_eq!(
             (parallelism.accelerators(), parallelism.tensor_groups(), parallelism.copies()),
             (accelerators, groups, copies)

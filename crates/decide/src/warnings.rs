@@ -133,6 +133,7 @@ fn component_warnings(
     let component_demand = demand.components.get(&evaluation.component);
     warnings.extend(model_size_unset(demand, runtime, selected));
     warnings.extend(heads_not_divisible(demand, evaluation.component, selected));
+    warnings.extend(attention_copies_not_divisible(evaluation.component, selected));
     warnings.extend(format_emulated(selected));
     warnings.extend(context_rejected(evaluation.component, selected));
     warnings.extend(capacity_warning(evaluation, selected));
@@ -263,6 +264,22 @@ fn heads_not_divisible(demand: &Demand, component: Component, selected: &RankedC
             component.as_str()
         );
         Warning::new(code::warning::ATTENTION_HEADS_NOT_DIVISIBLE, message)
+    })
+}
+
+/// Warns if the copies of the attention do not divide tensor parallelism, because SGLang then fails to start (0.5.23,
+/// arg_groups/parallel_hook.py).
+fn attention_copies_not_divisible(component: Component, selected: &RankedClass<'_>) -> Option<Warning> {
+    let parallelism = &selected.request.parallelism;
+    let copies = parallelism.attention.as_ref()?;
+    let size = selected.eligibility.shape.accelerators() / parallelism.tensor_groups().max(1);
+    (!size.is_multiple_of(copies.size)).then(|| {
+        let message = format!(
+            "The {} uses a tensor parallelism of {size}, which is not a multiple of the {} copies of its data-parallel attention",
+            component.as_str(),
+            copies.size
+        );
+        Warning::new(code::warning::PARALLELISM_MISMATCH, message)
     })
 }
 

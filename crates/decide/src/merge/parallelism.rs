@@ -15,8 +15,10 @@ use crate::parallelism::{Parallelism, StatedSize};
 pub struct ParallelismSettings {
     /// Flags by size.
     flags: BTreeMap<Size, SizeFlag>,
-    /// Whether the copies of the model share the accelerators, so that a stated number of copies does not count.
-    shares_accelerators: bool,
+    /// Whether data parallelism is that of the attention, so that the copies share the accelerators.
+    has_attention_copies: bool,
+    /// Whether the engine runs one of the copies only, so that their number does not count.
+    has_rank: bool,
     /// Whether the source sets the command, so that flags of weaker sources have no effect.
     sets_command: bool,
     /// Environment variables.
@@ -172,10 +174,8 @@ impl ParallelismSettings {
         for size in Size::ALL {
             self.flags.extend(last(size.flag()).map(|segment| (size, SizeFlag::read(segment, in_script))));
         }
-        // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise
-        // each data-parallel rank requires its own. An engine with a stated rank runs only that one.
-        self.shares_accelerators |=
-            ["enable-dp-attention", "data-parallel-rank"].iter().any(|flag| last(flag).is_some());
+        self.has_attention_copies |= last("enable-dp-attention").is_some();
+        self.has_rank |= last("data-parallel-rank").is_some();
     }
 }
 
@@ -206,12 +206,15 @@ impl VariableValue {
 /// Returns the parallelism that sources state together, strongest first. Each size is that of the strongest source that states
 /// it, by a flag with a number, by a flag with a variable that any source sets, or by the variable that is named after the flag.
 pub(crate) fn merge_parallelism(sources: &[(Origin, &ParallelismSettings)]) -> Parallelism {
-    let mut tensor_pipeline_data = Size::ALL.map(|size| merged_size(sources, size));
-    if sources.iter().any(|(_, settings)| settings.shares_accelerators) {
-        tensor_pipeline_data[2] = None;
-    }
-    let [tensor, pipeline, data] = tensor_pipeline_data;
-    Parallelism { tensor, pipeline, data }
+    let [tensor, pipeline, data] = Size::ALL.map(|size| merged_size(sources, size));
+    let is_set = |setting: fn(&ParallelismSettings) -> bool| sources.iter().any(|(_, settings)| setting(settings));
+    // With data-parallel attention, the data-parallel ranks share the tensor-parallel ranks' accelerators; otherwise each
+    // data-parallel rank requires its own. An engine with a stated rank runs only that one.
+    let (data, attention) = match data.filter(|_| !is_set(|settings| settings.has_rank)) {
+        copies if is_set(|settings| settings.has_attention_copies) => (None, copies),
+        copies => (copies, None),
+    };
+    Parallelism { tensor, pipeline, data, attention }
 }
 
 fn merged_size(sources: &[(Origin, &ParallelismSettings)], size: Size) -> Option<StatedSize> {
@@ -311,6 +314,7 @@ mod tests {
     #[case::data_parallel("--tp 2 --dp 4", "2×-×4")]
     #[case::one_data_parallel_rank("--tp 2 -dp 8 --data-parallel-rank 3", "2×-×-")]
     #[case::data_parallel_attention("--tp 8 --dp 8 --enable-dp-attention", "8×-×-")]
+    #[case::one_rank_of_the_attention("--dp 8 --enable-dp-attention --data-parallel-rank 1", "-×-×-")]
     fn reads_flags_in_arguments_and_scripts(#[case] line: &str, #[case] expected: &str) {
         let sizes = settings(line, &[]).sizes(Origin::Service);
         assert_eq!(display(&sizes), expected);

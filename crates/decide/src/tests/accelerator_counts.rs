@@ -85,6 +85,7 @@ fn number_of_the_runtime_is_a_minimum(#[case] runtime: &str, #[case] service_run
 #[case::three_stages("--pp-size=3", 3)]
 #[case::copies("--dp-size=2", 8)]
 #[case::copies_of_stated_size("--dp-size=2, --tp-size=4", 8)]
+#[case::copies_of_the_attention("--dp-size=8, --enable-dp-attention", 8)]
 fn number_is_divisible_by_stated_sizes(#[case] args: &str, #[case] expected: u32) {
     let spec = format!(
         "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {{args: [{args}]}}}}"
@@ -174,4 +175,17 @@ fn resources_of_the_service_replace_those_of_the_runtime(
     assert_eq!(selection(&decision).2, expected, "{}", decision.message);
     let mismatch = warning_codes(&decision).into_iter().find(|code| *code == "ParallelismMismatch");
     assert_eq!(mismatch, warning);
+}
+
+/// SGLang requires that tensor parallelism is a multiple of the copies of the attention.
+#[rstest]
+#[case::multiple(8, false)]
+#[case::no_multiple(4, true)]
+fn copies_of_the_attention_divide_tensor_parallelism(#[case] requested: u32, #[case] warns: bool) {
+    let spec = format!(
+        "acceleratorSelector: {{preferredClasses: [nvidia-h100-80gb]}}, engine: {{runner: {{args: [--dp-size=8, --enable-dp-attention], resources: {{limits: {{nvidia.com/gpu: {requested}}}}}}}}}"
+    );
+    let decision = fixture_with_classes(&[&model("70B", ""), RUNTIME, &service(&spec, "")]).decide();
+    assert_eq!(selection(&decision).2, requested);
+    assert_eq!(warning_codes(&decision).contains(&"ParallelismMismatch"), warns, "{:?}", decision.warnings);
 }
