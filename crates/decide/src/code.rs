@@ -105,7 +105,7 @@ pub mod class {
             "The class provides less compute than required, or does not declare its performance.",
             "Lower the requirement, or set capabilities.performance of the class.";
         TOO_MANY_PER_NODE = "TooManyPerNode":
-            "The runtime or the service requests more accelerators per node than any node of the class has. Freeing accelerators does not help.",
+            "The runtime or the service requests more accelerators per node than any node of the class has, or several partitions of a device for one copy of the model. Freeing accelerators does not help.",
             "Lower --tensor-parallel-size or resources, or set leader and worker to use several nodes.";
         MODEL_DOES_NOT_FIT = "ModelDoesNotFit":
             "The model requires more accelerator memory than the largest possible shape provides.",

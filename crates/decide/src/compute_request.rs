@@ -205,8 +205,8 @@ impl PodRequests {
     }
 
     /// Returns what a Pod requests: the engine container's amounts of the service, or of the runtime if the service sets none,
-    /// raised to those of `configurations`, and the other containers; at least what each init container requests. A limit that is less than a request of a weaker source
-    /// replaces it, as in the merged container.
+    /// raised to those of `configurations`, and the other containers; at least what each init container requests. A limit that is
+    /// less than a request of a weaker source replaces it, as in the merged container.
     pub(crate) fn merge<'a>(
         runtime: &Self,
         configurations: impl Iterator<Item = &'a Value>,

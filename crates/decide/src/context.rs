@@ -175,13 +175,12 @@ impl DecisionContext {
             return false;
         }
         let bound = runtime.components.get(&Component::Engine).map_or(&[][..], |engine| &engine.vendors);
+        if !bound.is_empty() {
+            return !bound.iter().any(|vendor| node_vendors.contains(*vendor));
+        }
         let supported = runtime.requirements.supported_classes.iter().flatten();
-        let mut vendors = match bound {
-            [] => supported.filter_map(|class| self.class_vendors.get(class)).map(String::as_str).collect::<Vec<_>>(),
-            bound => bound.to_vec(),
-        };
-        vendors.dedup();
-        !vendors.is_empty() && !vendors.iter().any(|vendor| node_vendors.contains(*vendor))
+        let mut vendors = supported.filter_map(|class| self.class_vendors.get(class)).peekable();
+        vendors.peek().is_some() && !vendors.any(|vendor| node_vendors.contains(vendor))
     }
 
     /// Evaluates and ranks all classes for `target` after subtracting the `reservations` of earlier components.

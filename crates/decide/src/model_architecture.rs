@@ -252,7 +252,7 @@ fn windowed_layers(config: &Value, layers: u64) -> (u64, u64) {
 /// state the scaled value, as does Gemma 3 for all kinds. SGLang scales by the factor of YaRN if the scaling does not state the
 /// original value.
 fn context_limit(config: &Value) -> Option<u64> {
-    let stated = CONTEXT.iter().filter_map(|name| number(config, &[name])).min()?;
+    let stated = stated_context(config)?;
     let is_scaled = config["model_type"].as_str().is_some_and(|name| name.contains("gemma3"));
     let Some((rope, kind)) = rope_scaling(config).filter(|_| !is_scaled) else { return Some(stated) };
     let is_factor_applied = match kind {
@@ -267,11 +267,15 @@ fn context_limit(config: &Value) -> Option<u64> {
     Some((stated as f64 * factor) as u64)
 }
 
+fn stated_context(config: &Value) -> Option<u64> {
+    CONTEXT.iter().filter_map(|name| number(config, &[name])).min()
+}
+
 /// Returns the context that vLLM uses by default: that before the scaling of LongRoPE, and for YaRN the stated one.
 fn default_context(config: &Value, limit: u64) -> u64 {
     let default = match rope_scaling(config) {
         Some((_, "longrope" | "su")) => number(config, &["original_max_position_embeddings"]),
-        Some((_, "yarn")) => CONTEXT.iter().filter_map(|name| number(config, &[name])).min(),
+        Some((_, "yarn")) => stated_context(config),
         _ => None,
     };
     default.unwrap_or(limit)

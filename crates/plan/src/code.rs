@@ -53,7 +53,7 @@ pub mod warning {
             "The router of the service has no image, and the default router does not support the engines. The engines run without a router.",
             "Set `spec.router.runner.image`, or use a runtime with `routerConfig`.";
         PODS_UNSCHEDULABLE = "PodsUnschedulable":
-            "None of the nodes could run a Pod of the router, or of the role, even without other Pods. Its Pods stay pending.",
+            "None of the nodes could run a Pod of the role, even without other Pods, so that its Pods stay pending. Of components with an accelerator class, only resources that are no accelerators are compared.",
             "Correct nodeSelector, affinity, tolerations and resources of the Pods, or add such a node.";
         ROUTER_MISSING = "RouterMissing": "The service has separate engines for prefill and decode but no router. For a service with roles, the message names those that receive no requests, if any.",
             "Add a router to the service, or use a runtime with `routerConfig`. For a service with roles, add a role with `componentType: router`.";

@@ -46,11 +46,18 @@ pub fn unschedulable_reason<'n>(
     nodes: impl IntoIterator<Item = &'n NodeInfo>,
     template: &Value,
 ) -> Option<UnschedulableReason> {
-    let nodes: Vec<&NodeInfo> = nodes.into_iter().collect();
-    let placement = Placement::of(&template["spec"]);
-    let selected: Vec<&NodeInfo> = nodes.iter().copied().filter(|node| placement.selects(node)).collect();
+    let (placement, requests) = (Placement::of(&template["spec"]), pod_requests(template));
+    let fits = |node: &NodeInfo| requests.iter().all(|(resource, units)| allocatable(node, resource) >= *units);
+    let mut rejecting = Vec::new();
+    for node in nodes {
+        if placement.selects(node) && placement.untolerated(node).is_none() && fits(node) {
+            return None;
+        }
+        rejecting.push(node);
+    }
+    let selected: Vec<&NodeInfo> = rejecting.iter().copied().filter(|node| placement.selects(node)).collect();
     let Some(first) = selected.first() else {
-        return (!nodes.is_empty()).then_some(UnschedulableReason::NoMatchingNode);
+        return (!rejecting.is_empty()).then_some(UnschedulableReason::NoMatchingNode);
     };
     let tolerated: Vec<&NodeInfo> =
         selected.iter().copied().filter(|node| placement.untolerated(node).is_none()).collect();
@@ -58,10 +65,6 @@ pub fn unschedulable_reason<'n>(
         let taint = placement.untolerated(first)?.clone();
         let nodes = selected.iter().map(|node| node.name.clone()).collect();
         return Some(UnschedulableReason::TaintNotTolerated { taint, nodes });
-    }
-    let requests = pod_requests(template);
-    if tolerated.iter().any(|node| requests.iter().all(|(resource, units)| allocatable(node, resource) >= *units)) {
-        return None;
     }
     let largest = |resource: &str| tolerated.iter().map(|node| allocatable(node, resource)).max().unwrap_or(0);
     let insufficient = requests.iter().find(|(resource, units)| largest(resource) < **units);

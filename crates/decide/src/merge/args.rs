@@ -14,7 +14,7 @@ use crate::code;
 use crate::reason::Warning;
 
 /// Canonical name of the flag of tensor parallelism.
-const TENSOR_PARALLEL_SIZE: &str = "tensor-parallel-size";
+pub(super) const TENSOR_PARALLEL_SIZE: &str = "tensor-parallel-size";
 
 /// `command` and `args` of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::args::split_script;
+use super::args::{TENSOR_PARALLEL_SIZE, split_script};
 use super::origin::{Origin, SettingField};
 use super::segment::{FlagKey, Segment, segments};
 use crate::parallelism::{Parallelism, StatedSize};
@@ -74,7 +74,7 @@ impl Size {
     /// Returns the canonical name of the flag.
     fn flag(self) -> &'static str {
         match self {
-            Self::Tensor => "tensor-parallel-size",
+            Self::Tensor => TENSOR_PARALLEL_SIZE,
             Self::Pipeline => "pipeline-parallel-size",
             Self::Data => "data-parallel-size",
         }

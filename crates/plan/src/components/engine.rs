@@ -317,12 +317,11 @@ impl RoleBuilder<'_> {
                 launch::append_args(container, [flag.as_str(), value.as_str()]);
                 settings.push(Setting::new(SettingField::Flag(flag), value, Origin::Ostler));
             }
-        } else if let (true, Some("vllm" | "sglang"), true, None) = (
-            is_unstated,
-            launch::inspect(container).engine,
-            launch::starts_engine(container),
-            launch::flag_recipient(container),
-        ) {
+            return;
+        }
+        let is_engine = matches!(launch::inspect(container).engine, Some("vllm" | "sglang"));
+        let is_script = launch::flag_recipient(container).is_none();
+        if is_unstated && is_engine && is_script && launch::starts_engine(container) {
             let message = format!(
                 "The command of the {} does not set --tensor-parallel-size, so that the engine uses one accelerator of {size}; add \
                  --tensor-parallel-size $PARALLELISM_SIZE",

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{
     args, class, code, codes, container, env, plan_manifests, service, setting, snapshot, strings, template, variable,
 };
+use crate::ServicePlan;
 
 const CLASSES: &str = include_str!("stories/classes.yaml");
 const ACME: &str = "
@@ -360,6 +361,15 @@ fn warns_if_the_service_requests_more_than_the_runtime_states(
     }
 }
 
+/// Plans a service on H100 with these fields of the runners of runtime and service.
+fn plan_on_h100(runtime_runner: &str, service_runner: &str) -> ServicePlan {
+    plan_manifests(&[
+        CLASSES,
+        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &format!("runner: {{{runtime_runner}}}")),
+        &service_with_class("nvidia-h100-80gb", &format!("runner: {{{service_runner}}}")),
+    ])
+}
+
 /// Each size is that of its flag, of the variable that the flag names, or of the variable that is named after the flag.
 #[rstest]
 #[case::variable_beside_another_flag(
@@ -381,11 +391,7 @@ fn parallelism_sets_the_accelerators(
     #[case] accelerators: &str,
     #[case] expected: &str,
 ) {
-    let plan = plan_manifests(&[
-        CLASSES,
-        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &format!("runner: {{image: x, {runtime_fields}}}")),
-        &service_with_class("nvidia-h100-80gb", &format!("runner: {{{service_fields}}}")),
-    ]);
+    let plan = plan_on_h100(&format!("image: x, {runtime_fields}"), service_fields);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], accelerators, "{}", plan.message);
     assert_eq!(args(&plan), expected);
     assert!(!codes(&plan).contains(&"ParallelismMismatch"));
@@ -402,14 +408,8 @@ fn resources_of_the_service_replace_tensor_parallelism(
     #[case] expected: &str,
     #[case] warning: &str,
 ) {
-    let plan = plan_manifests(&[
-        CLASSES,
-        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &format!("runner: {{image: x, {runtime_fields}}}")),
-        &service_with_class(
-            "nvidia-h100-80gb",
-            &format!("runner: {{resources: {{limits: {{nvidia.com/gpu: {requested}}}}}}}"),
-        ),
-    ]);
+    let resources = format!("resources: {{limits: {{nvidia.com/gpu: {requested}}}}}");
+    let plan = plan_on_h100(&format!("image: x, {runtime_fields}"), &resources);
     assert_eq!(args(&plan), expected, "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], requested);
     let messages: Vec<&str> =
@@ -445,12 +445,7 @@ fn resources_of_the_service_replace_tensor_parallelism(
     false
 )]
 fn engines_use_all_accelerators(#[case] runner: &str, #[case] expected: &str, #[case] warns: bool) {
-    let runner = format!("runner: {{{runner}, resources: {{limits: {{nvidia.com/gpu: 4}}}}}}");
-    let plan = plan_manifests(&[
-        CLASSES,
-        &runtime(&configuration_for("nvidia-h100-80gb", "env: []"), &runner),
-        &service_with_class("nvidia-h100-80gb", ""),
-    ]);
+    let plan = plan_on_h100(&format!("{runner}, resources: {{limits: {{nvidia.com/gpu: 4}}}}"), "");
     assert_eq!(args(&plan), expected, "{}", plan.message);
     assert_eq!(container(&plan, "-engine")["resources"]["limits"]["nvidia.com/gpu"], "4");
     assert_eq!(codes(&plan).contains(&"ParallelismMismatch"), warns, "{:?}", plan.warnings);
