@@ -1,6 +1,7 @@
 //! Selects an endpoint for each request, for both frontends.
 
 mod admission_request;
+mod interruptions;
 mod model_route;
 mod permit;
 mod selection;
@@ -8,19 +9,14 @@ mod selection;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
 };
 
-use cluster::NamespacedName;
 use fastrand::Rng;
 use supervisor::{Supervisor, TaskStatuses};
-use tokio::{
-    sync::{Notify, watch},
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
     endpoint::Endpoint,
@@ -34,15 +30,12 @@ use crate::{
     routing_error::RoutingError,
     snapshot::{Pool, Snapshot},
 };
+use interruptions::Interruptions;
 use model_route::ModelRoute;
 
 pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
 pub(crate) use permit::Permit;
 pub(crate) use selection::Selection;
-
-/// How long requests wait for a ready endpoint after a pool has changed. The watch of the Pods may be behind that of the pools, so that
-/// the pool selects Pods whose readiness is not known yet.
-const READINESS_DELAY: Duration = Duration::from_secs(2);
 
 /// Scheduling core of a process. The watches of pools and Pods update its snapshot; the frontends ask it to
 /// [admit](Scheduler::admit) requests.
@@ -56,10 +49,7 @@ pub struct Scheduler {
     /// Namespace whose models requests may name without it.
     default_namespace: String,
     rng: Mutex<Rng>,
-    /// Pools that have no ready endpoint since they changed, and until when requests wait for one.
-    changed_pools: Mutex<BTreeMap<Arc<NamespacedName>, Instant>>,
-    /// Notified after each change of the snapshot.
-    published: Notify,
+    interruptions: Interruptions,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
     /// The tasks that keep the snapshot up to date.
@@ -78,8 +68,7 @@ impl Scheduler {
             default_policy,
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
-            changed_pools: Mutex::default(),
-            published: Notify::new(),
+            interruptions: Interruptions::default(),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
@@ -105,7 +94,7 @@ impl Scheduler {
         let new = Snapshot::new(pools, &self.default_namespace);
         let removed = old.pools.iter().filter(|(key, _)| !new.pools.contains_key(*key));
         removed.for_each(|(_, pool)| log_changes(Some(pool), None));
-        self.record_changed_pools(&old, &new);
+        self.interruptions.update_all(&old, &new);
         self.publish(new);
     }
 
@@ -113,6 +102,7 @@ impl Scheduler {
     pub(crate) fn replace_endpoints(&self, pools: Vec<Arc<Pool>>) {
         let old = self.snapshot();
         let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
+        self.interruptions.update(&pools, &old);
         self.publish(old.with_endpoints_of(&pools));
     }
 
@@ -140,19 +130,7 @@ impl Scheduler {
 
     fn publish(&self, snapshot: Snapshot) {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
-        self.published.notify_waiters();
-    }
-
-    /// Records the pools that have no ready endpoint any more.
-    fn record_changed_pools(&self, old: &Snapshot, new: &Snapshot) {
-        fn is_served(snapshot: &Snapshot, pool: &NamespacedName) -> bool {
-            snapshot.pools.get(pool).is_some_and(|pool| !pool.ready_endpoints.is_empty())
-        }
-        let mut changed = self.changed_pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        changed.retain(|key, until| *until > now && !is_served(new, key));
-        let interrupted = new.pools.keys().filter(|key| is_served(old, key) && !is_served(new, key));
-        changed.extend(interrupted.map(|key| (Arc::clone(key), now + READINESS_DELAY)));
+        self.interruptions.notify_published();
     }
 
     /// Ends the requests to engines whose Pods do not exist any more. A node that lost its connection to the cluster does not
@@ -197,37 +175,42 @@ impl Scheduler {
         Ok(Permit { route, selection, failed: Vec::new() })
     }
 
-    /// Returns the result of `attempt`, which admits a request. If its pool has just changed and has no ready endpoint, repeats it after
-    /// each change of the snapshot for [`READINESS_DELAY`].
+    /// Returns the result of `attempt`, which calls [`Self::admit`], and repeats it for a moment if its pool has just lost its last
+    /// endpoint.
     ///
     /// # Errors
     /// Those of `attempt`.
-    pub(crate) async fn admit_after_changes(
+    pub(crate) async fn admit_after_interruption(
         &self,
         attempt: impl Fn() -> Result<Permit, RoutingError>,
     ) -> Result<Permit, RoutingError> {
-        loop {
-            let published = self.published.notified();
-            let result = attempt();
-            let Err(RoutingError::NoEndpointAvailable(pool)) = &result else { return result };
-            let changed = self.changed_pools.lock().unwrap_or_else(PoisonError::into_inner).get(pool).copied();
-            let Some(until) = changed else { return result };
-            if timeout_at(until, published).await.is_err() {
-                return result;
-            }
+        match attempt() {
+            // Few requests wait; the future of the others stays small.
+            Err(RoutingError::NoEndpointAvailable(_)) => Box::pin(self.interruptions.wait(attempt)).await,
+            result => result,
         }
     }
 
-    /// Selects another endpoint for a request whose endpoint failed. A Pod that became ready while the request was in flight
-    /// may replace the one that failed.
+    /// Selects another endpoint for a request whose endpoint failed, and waits for one for a moment. A Pod that became ready while
+    /// the request was in flight may replace the one that failed.
     ///
     /// # Errors
     /// [`RoutingError::NoEndpointAvailable`].
-    pub(crate) fn retry(&self, permit: &mut Permit) -> Result<(), RoutingError> {
+    pub(crate) async fn retry(&self, permit: &mut Permit) -> Result<(), RoutingError> {
         permit.failed.push(permit.selection.result.endpoint.address);
-        let pool = self.current_pool(permit);
-        let pool = pool.as_ref().unwrap_or(&permit.route.pool);
-        permit.selection = Selection::new(&permit.route, pool, &permit.failed, None, &mut self.rng())?;
+        let select = || {
+            let pool = self.current_pool(permit);
+            let pool = pool.as_ref().unwrap_or(&permit.route.pool);
+            Selection::new(&permit.route, pool, &permit.failed, None, &mut self.rng())
+        };
+        let selection = match select() {
+            Err(RoutingError::NoEndpointAvailable(pool)) => {
+                self.interruptions.record_failure(&pool);
+                self.interruptions.wait(select).await?
+            }
+            result => result?,
+        };
+        permit.selection = selection;
         Ok(())
     }
 

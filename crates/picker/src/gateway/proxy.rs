@@ -135,7 +135,7 @@ impl Proxy {
             path: request.api_path(),
             subset: None,
         };
-        let permit = self.scheduler.admit_after_changes(|| self.scheduler.admit(&admission)).await;
+        let permit = self.scheduler.admit_after_interruption(|| self.scheduler.admit(&admission)).await;
         let mut permit = permit.map_err(|error| match error {
             RoutingError::ModelNotFound(name) => {
                 models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
@@ -193,7 +193,8 @@ impl Proxy {
             }
             body = copy.ok_or_else(OpenAiError::engine_failed)?;
             reuses_connection = true;
-            self.scheduler.retry(&mut permit)?;
+            // Few requests are retried; the future of the others stays small.
+            Box::pin(self.scheduler.retry(&mut permit)).await?;
         }
     }
 

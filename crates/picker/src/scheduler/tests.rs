@@ -73,16 +73,23 @@ fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &st
     assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
 }
 
-/// A pool changes, and the readiness of its new Pod is known after `delay`. Requests to a pool whose Pods are not ready any more do
-/// not wait.
+/// How a pool loses its last endpoint.
+enum Interruption {
+    /// Its selector changes.
+    Pool,
+    /// The Pod stops.
+    Pod,
+    /// The Pod has stopped long ago.
+    FormerPod,
+}
+
 #[rstest]
-#[case::soon(true, Some(1_999), Ok(()), 1_999)]
-#[case::later(true, Some(2_001), Err(()), 2_000)]
-#[case::never(true, None, Err(()), 2_000)]
-#[case::unready_pods(false, Some(1), Err(()), 0)]
+#[case::soon(Some(1_999), Ok(()), 1_999)]
+#[case::later(Some(2_001), Err(()), 2_000)]
+#[case::never(None, Err(()), 2_000)]
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_endpoints_of_a_changed_pool(
-    #[case] is_pool_changed: bool,
+async fn requests_wait_for_endpoints_of_an_interrupted_pool(
+    #[values(Interruption::Pool, Interruption::Pod, Interruption::FormerPod)] interruption: Interruption,
     #[case] delay: Option<u64>,
     #[case] expect: Result<(), ()>,
     #[case] expect_millis: u64,
@@ -90,10 +97,17 @@ async fn requests_wait_for_endpoints_of_a_changed_pool(
     let scheduler = scheduler();
     let pool = only_pool(&scheduler);
     let empty = Arc::new(Pool { ready_endpoints: Vec::new(), ..(*pool).clone() });
-    match is_pool_changed {
-        true => scheduler.replace_all(vec![empty]),
-        false => scheduler.replace_endpoints(vec![empty]),
+    match interruption {
+        Interruption::Pool => scheduler.replace_all(vec![empty]),
+        Interruption::Pod | Interruption::FormerPod => scheduler.replace_endpoints(vec![empty]),
     }
+    let expect = match interruption {
+        Interruption::FormerPod => {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            (Err(()), Duration::ZERO)
+        }
+        _ => (expect, Duration::from_millis(expect_millis)),
+    };
     let start = Instant::now();
     let ready = async {
         let Some(delay) = delay else { return };
@@ -101,25 +115,47 @@ async fn requests_wait_for_endpoints_of_a_changed_pool(
         scheduler.replace_endpoints(vec![Arc::clone(&pool)]);
     };
     let attempt = async {
-        let result = scheduler.admit_after_changes(|| admit(&scheduler, 10)).await;
+        let result = scheduler.admit_after_interruption(|| admit(&scheduler, 10)).await;
         (result.map(drop).map_err(drop), start.elapsed())
     };
     let (result, ()) = tokio::join!(attempt, ready);
-    assert_eq!(result, (expect, Duration::from_millis(expect_millis)));
+    assert_eq!(result, expect);
     assert!(delay.is_none() || admit(&scheduler, 10).is_ok(), "afterwards");
 }
 
-#[test]
-fn failed_request_moves_to_an_untried_endpoint() {
+/// The engine of a deleted Pod rejects connections before the snapshot changes.
+#[tokio::test(start_paused = true)]
+async fn failed_request_waits_for_the_endpoint_that_replaces_the_last_one() {
+    let scheduler = scheduler_of(vec![Arc::new(endpoint(1))]);
+    let mut permit = admit(&scheduler, 10).unwrap();
+    let replacement =
+        Arc::new(Pool { ready_endpoints: vec![Arc::new(endpoint(2))], ..(*only_pool(&scheduler)).clone() });
+    let replace = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        scheduler.replace_endpoints(vec![replacement]);
+    };
+    let start = Instant::now();
+    let (result, ()) = tokio::join!(scheduler.retry(&mut permit), replace);
+    assert_eq!((result, pod(&permit), start.elapsed()), (Ok(()), "pod-2", Duration::from_secs(1)));
+
+    for seconds in [2, 0] {
+        let (mut permit, start) = (admit(&scheduler, 10).unwrap(), Instant::now());
+        assert!(scheduler.retry(&mut permit).await.is_err());
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds), "a second failure extends no delay");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_request_moves_to_an_untried_endpoint() {
     let scheduler = scheduler();
     let mut permit = admit(&scheduler, 10).unwrap();
     let pool = only_pool(&scheduler);
     let requests = || pool.ready_endpoints.iter().map(|endpoint| endpoint.state.requests()).collect::<Vec<_>>();
     assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-1", vec![1, 0], true));
-    scheduler.retry(&mut permit).unwrap();
+    scheduler.retry(&mut permit).await.unwrap();
     assert_eq!((pod(&permit), requests(), scheduler.has_other_endpoint(&permit)), ("pod-2", vec![0, 1], false));
     assert_eq!(permit.selection.explanation(), "0 in flight, of 2 endpoints, after 1 failed");
-    assert!(matches!(scheduler.retry(&mut permit), Err(RoutingError::NoEndpointAvailable(_))));
+    assert!(matches!(scheduler.retry(&mut permit).await, Err(RoutingError::NoEndpointAvailable(_))));
     drop(permit);
     assert_eq!(requests(), [0, 0]);
 }
@@ -159,7 +195,8 @@ fn prompt_is_computed_by_the_prefiller_with_the_fewest_tokens_in_flight() {
 #[case::no_prefiller(&["decoder", "worker"], true, true)]
 #[case::prefillers_only(&["prefiller", "prefiller"], false, false)]
 #[case::one_decoder(&["decoder", "prefiller"], true, false)]
-fn requests_are_never_sent_to_prefillers(
+#[tokio::test(start_paused = true)]
+async fn requests_are_never_sent_to_prefillers(
     #[case] component_types: &[&str],
     #[case] is_admitted: bool,
     #[case] is_retried: bool,
@@ -170,7 +207,10 @@ fn requests_are_never_sent_to_prefillers(
     assert_eq!(permit.is_ok(), is_admitted);
     let Ok(mut permit) = permit else { return };
     assert_ne!(component_types[usize::from(pod(&permit).as_bytes()[4] - b'1')], "prefiller");
-    assert_eq!((scheduler.has_other_endpoint(&permit), scheduler.retry(&mut permit).is_ok()), (is_retried, is_retried));
+    assert_eq!(
+        (scheduler.has_other_endpoint(&permit), scheduler.retry(&mut permit).await.is_ok()),
+        (is_retried, is_retried)
+    );
 }
 
 /// Returns whether the next request is sent to a prefiller first.
@@ -244,7 +284,7 @@ async fn sleeping_engine_takes_no_request() {
     sleep(2, false);
     let mut permit = admit(&scheduler, 10).unwrap();
     assert_eq!((pod(&permit), scheduler.has_other_endpoint(&permit)), ("pod-3", false));
-    assert!(scheduler.retry(&mut permit).is_err());
+    assert!(scheduler.retry(&mut permit).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +318,7 @@ async fn endpoint_that_does_not_serve_a_model_is_remembered() {
     permit.record_outcome(not_found);
     assert!(scheduler.has_other_endpoint(&permit) && !selected_pods(&scheduler).contains(&first));
     for _ in 0..2 {
-        scheduler.retry(&mut permit).unwrap();
+        scheduler.retry(&mut permit).await.unwrap();
         permit.record_outcome(not_found);
     }
     assert!(!scheduler.has_other_endpoint(&permit));
