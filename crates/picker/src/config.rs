@@ -99,8 +99,10 @@ fn check_feature_gates(config: &EndpointPickerConfig, warnings: &mut Vec<ConfigW
         match name.trim() {
             FLOW_CONTROL if is_enabled => warnings.push(ConfigWarning {
                 field: "featureGates".to_owned(),
-                message: "flowControl is not supported: requests of all priorities are neither queued nor shed"
-                    .to_owned(),
+                message:
+                    "flowControl has no effect: the BackendPool states the limits of the queue, and use cases the \
+                          priorities"
+                        .to_owned(),
             }),
             FLOW_CONTROL => {}
             accepted if ACCEPTED_FEATURE_GATES.contains(&accepted) => {}

@@ -136,8 +136,7 @@ impl EndpointPicker {
     ///
     /// # Errors
     /// [`RoutingError::NoEndpointAvailable`], also while the pool does not exist; [`RoutingError::ModelNotFound`].
-    fn admit(&self, request: &CompleteRequest) -> Result<Permit, RoutingError> {
-        let start = Instant::now();
+    async fn admit(&self, request: &CompleteRequest) -> Result<Permit, RoutingError> {
         let admission = AdmissionRequest {
             pool: Some(&self.pool),
             model: request.model(),
@@ -146,13 +145,13 @@ impl EndpointPicker {
             path: &request.path,
             subset: request.subset.as_ref(),
         };
-        let permit = self.scheduler.admit(&admission);
+        let permit = self.scheduler.admit(&admission).await;
         let permit = permit.map_err(|error| match error {
             RoutingError::PoolNotFound(pool) => RoutingError::NoEndpointAvailable(pool),
             error => error,
         })?;
         self.metrics.record_decision(
-            start.elapsed(),
+            permit.decision_time,
             permit.selection.result.cached_bytes,
             request.info.prompt_bytes(),
         );

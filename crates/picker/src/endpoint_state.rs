@@ -1,7 +1,7 @@
 //! State of an endpoint: its requests in flight, and what scraping the engine found.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, PoisonError, Weak,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
@@ -10,11 +10,18 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    concurrency_limit::{ConcurrencyLimit, Load},
     endpoint_health::EndpointHealth,
     engine_metrics::{EngineMetrics, parse_metrics},
     prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
     served_models::ServedModels,
 };
+
+/// Learns when an engine may run more requests.
+pub(crate) trait CapacityListener: std::fmt::Debug + Send + Sync {
+    /// Called after a request has ended, or the limit of an endpoint has changed.
+    fn capacity_changed(&self);
+}
 
 /// State of one endpoint, which is retained when its Pod object changes.
 #[derive(Debug, Default)]
@@ -25,6 +32,12 @@ pub struct EndpointState {
     remaining_tokens: AtomicU64,
     /// Highest number of requests in flight since the last report.
     peak_requests: AtomicUsize,
+    /// How many requests of this process the engine runs at the same time, 0 as long as that is unknown.
+    request_limit: AtomicUsize,
+    concurrency: Mutex<ConcurrencyLimit>,
+    /// The queues of pools with this endpoint in which requests wait.
+    capacity_listeners: Mutex<Vec<Weak<dyn CapacityListener>>>,
+    has_capacity_listeners: AtomicBool,
     /// What the engine reported at the last scrape.
     last_report: Mutex<Option<MetricsReport>>,
     is_unreachable: AtomicBool,
@@ -113,6 +126,29 @@ impl EndpointState {
         InFlight { state: Arc::clone(self), tokens: total, output_tokens: output, uncached_tokens }
     }
 
+    /// Returns whether another request would wait in the engine.
+    pub(crate) fn is_saturated(&self) -> bool {
+        let limit = self.request_limit.load(Relaxed);
+        limit > 0 && self.requests() >= limit
+    }
+
+    /// Calls `listener` when the engine may run more requests, until it is dropped.
+    pub(crate) fn add_capacity_listener(&self, listener: &Weak<dyn CapacityListener>) {
+        let mut listeners = self.capacity_listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if !listeners.iter().any(|existing| std::ptr::addr_eq(existing.as_ptr(), listener.as_ptr())) {
+            listeners.retain(|existing| existing.strong_count() > 0);
+            listeners.push(Weak::clone(listener));
+            self.has_capacity_listeners.store(true, Relaxed);
+        }
+    }
+
+    fn notify_capacity_listeners(&self) {
+        if self.has_capacity_listeners.load(Relaxed) {
+            let listeners = self.capacity_listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.capacity_changed());
+        }
+    }
+
     /// Records that the caller scrapes the endpoint from now on. Returns whether nothing scraped it before.
     pub fn begin_scraping(&self) -> bool {
         !self.is_scraped.swap(true, Relaxed)
@@ -158,7 +194,22 @@ impl EndpointState {
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         let previous_peak = last_report.as_ref().map_or(0, |report| report.peak_requests);
         let own_requests = peak_requests.max(previous_peak);
-        *last_report = Some(MetricsReport { metrics: Arc::new(metrics), own_requests, peak_requests, time: now });
+        let report = MetricsReport { metrics: Arc::new(metrics), own_requests, peak_requests, time: now };
+        self.learn_limit(&report);
+        *last_report = Some(report);
+        drop(last_report);
+        self.notify_capacity_listeners();
+    }
+
+    fn learn_limit(&self, report: &MetricsReport) {
+        let (Some(running), Some(waiting)) = (report.metrics.running, report.metrics.waiting) else { return };
+        let others = report.other_requests() as usize;
+        let peak = report.peak_requests.saturating_add(others);
+        let mut concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
+        concurrency.record(Load { running: running as usize, waiting: waiting as usize, peak }, report.time);
+        // The report may be outdated soon, so the requests of others leave at least half of the engine.
+        let limit = concurrency.get();
+        self.request_limit.store(limit.saturating_sub(others).max(limit.div_ceil(2)), Relaxed);
     }
 
     /// Returns whether the last scrape could not connect to the endpoint, although the Pod is still reported as ready.
@@ -194,6 +245,7 @@ impl Drop for InFlight {
         self.state.remaining_tokens.fetch_sub(self.output_tokens, Relaxed);
         self.state.tokens.fetch_sub(self.tokens, Relaxed);
         self.state.requests.fetch_sub(1, Relaxed);
+        self.state.notify_capacity_listeners();
     }
 }
 
@@ -232,6 +284,26 @@ mod tests {
             assert_eq!(other_requests(&state, metrics(3.0, 0.0)), others, "the engine may count them for a while");
         }
         assert_eq!(other_requests(&state, EngineMetrics::default()), 0.0, "an engine without metrics");
+    }
+
+    /// The engine runs three requests; two of another client take at most half of it.
+    #[test]
+    fn endpoint_is_saturated_at_the_limit_that_it_reported() {
+        let state = Arc::new(EndpointState::default());
+        let mut own: Vec<InFlight> = (0..3).map(|_| state.begin(10)).collect();
+        assert!(!state.is_saturated(), "the limit is unknown");
+        for _ in 0..2 {
+            state.record_metrics(metrics(3.0, 2.0), Instant::now());
+        }
+        assert!(state.is_saturated());
+        let mut saturated = || {
+            own.pop();
+            state.is_saturated()
+        };
+        assert_eq!([(); 2].map(|()| saturated()), [true, false]);
+        assert_eq!(state.requests(), 1);
+        state.record_metrics(EngineMetrics::default(), Instant::now());
+        assert!(!state.is_saturated());
     }
 
     #[test]

@@ -15,7 +15,8 @@ use std::{
 };
 
 use api::inference::{
-    BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, ModelServer, PoolRef, UseCase as ApiUseCase,
+    BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, ModelServer, PoolRef, QueueLimits as ApiQueueLimits,
+    UseCase as ApiUseCase,
 };
 use cluster::{Condition, ConditionStatus, Kind, NamespacedName, metadata_field};
 use serde::Deserialize as _;
@@ -24,8 +25,9 @@ use serde_json::Value;
 use crate::{
     kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
+    queue_limits::QueueLimits,
     snapshot::{Pool, model_names},
-    use_case::{TargetModel, UseCase},
+    use_case::{CRITICAL, NONCRITICAL, TargetModel, UseCase},
 };
 use conditions::Activation;
 pub use conditions::MODEL_NAME_SHARED;
@@ -73,6 +75,7 @@ pub(crate) struct PoolIndex {
 struct PoolDefinition {
     selector: PoolSelector,
     allows_implicit_use_cases: bool,
+    queue_limits: QueueLimits,
     creation_timestamp: String,
     /// Policy of an EndpointPickerConfig, if the pool states a valid one.
     policy: Option<SchedulingPolicy>,
@@ -103,6 +106,7 @@ pub(crate) fn build_index(
         let pool = Pool {
             endpoint_count: endpoints.count,
             allows_implicit_use_cases: definition.allows_implicit_use_cases,
+            queue_limits: definition.queue_limits,
             creation_timestamp: definition.creation_timestamp,
             ..Pool::new(key.clone(), states.scheduling(definition.policy), endpoints.ready)
         };
@@ -160,11 +164,12 @@ fn backend_pool(object: &Value) -> Option<PoolDefinition> {
         ports: spec.target_ports.iter().copied().collect(),
         model_server: spec.model_server.unwrap_or_default(),
     };
-    Some(new_definition(object, selector, spec.implicit_use_cases == Some(ImplicitUseCases::Allow)))
+    let allows_implicit_use_cases = spec.implicit_use_cases == Some(ImplicitUseCases::Allow);
+    Some(new_definition(object, selector, allows_implicit_use_cases, spec.queue))
 }
 
 /// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it. That pool also
-/// states the model server.
+/// states the model server and the queue.
 fn inference_pool(object: &Value, settings: Option<&Value>) -> PoolDefinition {
     let allows_implicit_use_cases = settings.is_none_or(|settings| settings["spec"]["implicitUseCases"] == "Allow");
     let spec = &object["spec"];
@@ -177,13 +182,20 @@ fn inference_pool(object: &Value, settings: Option<&Value>) -> PoolDefinition {
         ports: inference_pool::ports(spec),
         model_server,
     };
-    new_definition(object, selector, allows_implicit_use_cases)
+    let queue = settings.and_then(|settings| Option::deserialize(&settings["spec"]["queue"]).ok()).flatten();
+    new_definition(object, selector, allows_implicit_use_cases, queue)
 }
 
-fn new_definition(object: &Value, selector: PoolSelector, allows_implicit_use_cases: bool) -> PoolDefinition {
+fn new_definition(
+    object: &Value,
+    selector: PoolSelector,
+    allows_implicit_use_cases: bool,
+    queue: Option<ApiQueueLimits>,
+) -> PoolDefinition {
     PoolDefinition {
         selector,
         allows_implicit_use_cases,
+        queue_limits: queue.map(QueueLimits::from).unwrap_or_default(),
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
         policy: None,
         config_condition: None,
@@ -251,7 +263,7 @@ fn active_use_case(use_case: &ApiUseCase, source: &UseCaseSource) -> UseCase {
     };
     UseCase {
         model_name: use_case.model_name.clone(),
-        critical: use_case.objective.is_some(),
+        priority: if use_case.objective.is_some() { CRITICAL } else { NONCRITICAL },
         targets: use_case.target_models.iter().map(target).collect(),
         creation_timestamp: source.creation_timestamp.clone(),
         declared_by: format!("{} {}", source.kind.kind, source.key),

@@ -11,10 +11,10 @@
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value.
-//! 2. Decision: `endpoint`, `endpoint_state`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
+//! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from
+//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from
 //!    the watched objects, which `pod` reads.
 //! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
@@ -30,6 +30,7 @@ mod admission;
 mod api_keys;
 mod candidate;
 pub mod code;
+mod concurrency_limit;
 mod config;
 mod control_fields;
 mod control_headers;
@@ -57,7 +58,9 @@ mod policy;
 mod pool_scheduling;
 mod prefix_index;
 mod profile;
+mod queue_limits;
 mod request;
+mod request_queue;
 mod routing_error;
 mod scheduler;
 mod scheduling_request;

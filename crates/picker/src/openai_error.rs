@@ -12,6 +12,9 @@ use crate::{
     routing_error::RoutingError,
 };
 
+/// Header that states why a request was not sent to an engine.
+const DROPPED_REASON: &str = "x-llm-d-request-dropped-reason";
+
 /// An error response to a client. Each frontend encodes it in its own protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenAiError {
@@ -97,6 +100,16 @@ impl OpenAiError {
         }
     }
 
+    /// Returns the error for a request that the engines of its pool could not run in time. `reason` is one of those of the endpoint
+    /// picker of gateway-api-inference-extension.
+    fn too_many_requests(message: String, reason: &'static str) -> Self {
+        Self {
+            code: Some("rate_limit_exceeded"),
+            headers: vec![("retry-after", "1"), (DROPPED_REASON, reason)],
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
+        }
+    }
+
     /// Returns the error for an engine that failed when the request could no longer be sent to another one.
     pub(crate) fn engine_failed() -> Self {
         let message = "The engine failed before it responded.";
@@ -121,7 +134,11 @@ impl OpenAiError {
 
     /// Returns the JSON body of the response.
     pub(crate) fn body(&self) -> Value {
-        let error_type = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
+        let error_type = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
         json!({"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}})
     }
 }
@@ -184,9 +201,13 @@ impl From<RoutingError> for OpenAiError {
             }
             RoutingError::NoEndpointAvailable(_) => Self {
                 code: Some("no_endpoint"),
-                headers: vec![("retry-after", "1"), ("x-llm-d-request-dropped-reason", "rejected-no-endpoints")],
+                headers: vec![("retry-after", "1"), (DROPPED_REASON, "rejected-no-endpoints")],
                 ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
             },
+            RoutingError::QueueFull(_) => Self::too_many_requests(message, "rejected-saturated"),
+            RoutingError::QueueTimeout(_) => Self::too_many_requests(message, "rejected-ttl-expired"),
+            RoutingError::ReplacedByPriority(_) => Self::too_many_requests(message, "evicted-priority"),
+            RoutingError::ReplacedByFairness(_) => Self::too_many_requests(message, "evicted-queue-pressure"),
         }
     }
 }

@@ -22,4 +22,16 @@ pub(crate) enum RoutingError {
     /// No endpoint of the pool is ready, or all attempts failed.
     #[error("No endpoint of pool {0} is available.")]
     NoEndpointAvailable(NamespacedName),
+    /// All engines of the pool are busy, and the queue is full.
+    #[error("All engines of pool {0} are busy, and its queue is full.")]
+    QueueFull(NamespacedName),
+    /// All engines of the pool were busy until the timeout of its queue.
+    #[error("All engines of pool {0} are busy: the request waited in its queue for the longest time.")]
+    QueueTimeout(NamespacedName),
+    /// The request waited in the queue of the pool until one with a higher priority required its place.
+    #[error("All engines of pool {0} are busy, and requests with a higher priority fill its queue.")]
+    ReplacedByPriority(NamespacedName),
+    /// The request waited in the queue of the pool until one of a use case with fewer requests required its place.
+    #[error("All engines of pool {0} are busy, and too many requests for this model wait in its queue.")]
+    ReplacedByFairness(NamespacedName),
 }

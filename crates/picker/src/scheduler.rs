@@ -4,6 +4,7 @@ mod admission_request;
 mod interruptions;
 mod model_route;
 mod permit;
+mod pool_queues;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -32,10 +33,19 @@ use crate::{
 };
 use interruptions::Interruptions;
 use model_route::ModelRoute;
+use pool_queues::PoolQueues;
+use selection::{Eligibility, Unavailable};
 
 pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
 pub(crate) use permit::Permit;
 pub(crate) use selection::Selection;
+
+/// The result of an attempt to admit a request.
+enum Admission {
+    Admitted(Permit),
+    /// All engines are busy, or other requests wait for them.
+    Saturated(ModelRoute),
+}
 
 /// Scheduling core of a process. The watches of pools and Pods update its snapshot; the frontends ask it to
 /// [admit](Scheduler::admit) requests.
@@ -50,6 +60,7 @@ pub struct Scheduler {
     default_namespace: String,
     rng: Mutex<Rng>,
     interruptions: Interruptions,
+    queues: PoolQueues,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
     /// The tasks that keep the snapshot up to date.
@@ -69,6 +80,7 @@ impl Scheduler {
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
+            queues: PoolQueues::default(),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
@@ -96,6 +108,7 @@ impl Scheduler {
         removed.for_each(|(_, pool)| log_changes(Some(pool), None));
         self.interruptions.update_all(&old, &new);
         self.publish(new);
+        self.queues.update_all(&self.snapshot());
     }
 
     /// Replaces the endpoints of some pools atomically, like [`Self::replace`].
@@ -104,6 +117,7 @@ impl Scheduler {
         let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
         self.interruptions.update(&pools, &old);
         self.publish(old.with_endpoints_of(&pools));
+        self.queues.update(&pools);
     }
 
     /// Prepares a pool for the next snapshot: returns it with the scheduling state of the pool of the same name in `old`, and
@@ -164,30 +178,65 @@ impl Scheduler {
         &self.default_policy
     }
 
-    /// Finds the use case of a request, draws its target model, and selects an endpoint.
+    /// Finds the use case of a request, draws its target model, and selects an endpoint. While all engines are busy, the request waits
+    /// in the queue of its pool; while the endpoints of the pool are replaced, it waits for a moment.
+    ///
+    /// # Errors
+    /// No pool serves the model, no endpoint is available, or the limits of the queue.
+    pub(crate) async fn admit(&self, request: &AdmissionRequest<'_>) -> Result<Permit, RoutingError> {
+        match self.attempt(request) {
+            Ok(Admission::Admitted(permit)) => Ok(permit),
+            // Few requests wait; the future of the others stays small.
+            result => Box::pin(self.admit_later(request, result)).await,
+        }
+    }
+
+    /// Admits a request whose first attempt had this result.
+    async fn admit_later(
+        &self,
+        request: &AdmissionRequest<'_>,
+        first: Result<Admission, RoutingError>,
+    ) -> Result<Permit, RoutingError> {
+        let admission = match first {
+            Err(RoutingError::NoEndpointAvailable(_)) => self.interruptions.wait(|| self.attempt(request)).await?,
+            result => result?,
+        };
+        match admission {
+            Admission::Admitted(permit) => Ok(permit),
+            Admission::Saturated(route) => {
+                let (bytes, subset) = (request.body.len(), request.subset.cloned());
+                let key = route.pool.key.clone();
+                let current_pool = || self.snapshot().pools.get(&key).cloned();
+                self.queues.wait(route, bytes, subset, self.rng(), current_pool).await
+            }
+        }
+    }
+
+    /// Selects an endpoint like [`Self::admit`] for a request that waits in the engine if this is busy.
     ///
     /// # Errors
     /// No pool serves the model, or no endpoint is available.
-    pub(crate) fn admit(&self, request: &AdmissionRequest<'_>) -> Result<Permit, RoutingError> {
-        let mut rng = self.rng();
+    pub(crate) fn admit_now(&self, request: &AdmissionRequest<'_>) -> Result<Permit, RoutingError> {
+        let (start, mut rng) = (Instant::now(), self.rng());
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
-        let selection = Selection::new(&route, &route.pool, &[], request.subset, &mut rng)?;
-        Ok(Permit { route, selection, failed: Vec::new() })
+        let eligibility = Eligibility { subset: request.subset, allows_saturated: true, ..Eligibility::default() };
+        let selection = Selection::new(&route, &route.pool, eligibility, &mut rng);
+        let selection = selection.map_err(|_| RoutingError::NoEndpointAvailable(route.pool.key.clone()))?;
+        Ok(Permit::new(route, selection, start.elapsed()))
     }
 
-    /// Returns the result of `attempt`, which calls [`Self::admit`], and repeats it for a moment if its pool has just lost its last
-    /// endpoint.
-    ///
-    /// # Errors
-    /// Those of `attempt`.
-    pub(crate) async fn admit_after_interruption(
-        &self,
-        attempt: impl Fn() -> Result<Permit, RoutingError>,
-    ) -> Result<Permit, RoutingError> {
-        match attempt() {
-            // Few requests wait; the future of the others stays small.
-            Err(RoutingError::NoEndpointAvailable(_)) => Box::pin(self.interruptions.wait(attempt)).await,
-            result => result,
+    /// Admits a request unless it has to wait.
+    fn attempt(&self, request: &AdmissionRequest<'_>) -> Result<Admission, RoutingError> {
+        let (start, mut rng) = (Instant::now(), self.rng());
+        let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
+        if self.queues.has_waiting(&route.pool.key) {
+            return Ok(Admission::Saturated(route));
+        }
+        let eligibility = Eligibility { subset: request.subset, ..Eligibility::default() };
+        match Selection::new(&route, &route.pool, eligibility, &mut rng) {
+            Ok(selection) => Ok(Admission::Admitted(Permit::new(route, selection, start.elapsed()))),
+            Err(Unavailable::Saturated) => Ok(Admission::Saturated(route)),
+            Err(Unavailable::NoEndpoint) => Err(RoutingError::NoEndpointAvailable(route.pool.key.clone())),
         }
     }
 
@@ -201,7 +250,10 @@ impl Scheduler {
         let select = || {
             let pool = self.current_pool(permit);
             let pool = pool.as_ref().unwrap_or(&permit.route.pool);
-            Selection::new(&permit.route, pool, &permit.failed, None, &mut self.rng())
+            // The request has waited already, and its engine failed.
+            let eligibility = Eligibility { failed: &permit.failed, subset: None, allows_saturated: true };
+            let selection = Selection::new(&permit.route, pool, eligibility, &mut self.rng());
+            selection.map_err(|_| RoutingError::NoEndpointAvailable(pool.key.clone()))
         };
         let selection = match select() {
             Err(RoutingError::NoEndpointAvailable(pool)) => {

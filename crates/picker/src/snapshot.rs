@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
-    use_case::UseCase,
+    queue_limits::QueueLimits, use_case::UseCase,
 };
 
 /// A pool with its ready endpoints and active use cases.
@@ -28,6 +28,8 @@ pub struct Pool {
     pub use_cases: BTreeMap<String, UseCase>,
     /// Whether the pool serves models without a use case.
     pub allows_implicit_use_cases: bool,
+    /// Limits of its queue.
+    pub queue_limits: QueueLimits,
     /// Creation timestamp of the pool (RFC 3339).
     pub creation_timestamp: String,
     /// How endpoints are selected.
@@ -60,6 +62,7 @@ impl Pool {
             ready_endpoints,
             use_cases: BTreeMap::new(),
             allows_implicit_use_cases: false,
+            queue_limits: QueueLimits::default(),
             creation_timestamp: String::new(),
             scheduling,
         }
@@ -71,6 +74,7 @@ impl Pool {
             endpoint_count,
             use_cases: self.use_cases.clone(),
             allows_implicit_use_cases: self.allows_implicit_use_cases,
+            queue_limits: self.queue_limits,
             creation_timestamp: self.creation_timestamp.clone(),
             ..Self::new(self.key.clone(), Arc::clone(&self.scheduling), ready_endpoints)
         }

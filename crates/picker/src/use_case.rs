@@ -3,13 +3,22 @@
 use fastrand::Rng;
 use smallvec::SmallVec;
 
+/// Priority of requests of use cases with an objective. Priorities are those of InferenceObjectives.
+pub(crate) const CRITICAL: i32 = 100;
+
+/// Priority of requests of use cases without an objective.
+pub(crate) const NONCRITICAL: i32 = 0;
+
+/// Priority of requests without a use case.
+pub(crate) const IMPLICIT: i32 = -10;
+
 /// A model name that a pool serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseCase {
     /// Model name in client requests.
     pub model_name: String,
-    /// Whether the use case has an objective.
-    pub critical: bool,
+    /// Requests with a higher priority leave the queue first, those with the lowest are shed first.
+    pub priority: i32,
     /// Weighted target models; if empty, the target is the model name itself.
     pub targets: Vec<TargetModel>,
     /// Creation timestamp (RFC 3339) of the object that declares the use case.
@@ -34,7 +43,7 @@ impl UseCase {
     pub fn implicit(model_name: &str) -> Self {
         Self {
             model_name: model_name.to_owned(),
-            critical: false,
+            priority: IMPLICIT,
             targets: Vec::new(),
             creation_timestamp: String::new(),
             declared_by: String::new(),

@@ -72,7 +72,7 @@ mod tests {
     #[case::invalid_yaml(", endpointPickerConfig: '{{'", "invalid EndpointPickerConfig")]
     #[case::unsupported_feature(
         ", endpointPickerConfig: '{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, featureGates: [flowControl]}'",
-        "flowControl is not supported"
+        "flowControl has no effect"
     )]
     fn invalid_configuration_is_a_warning(#[case] router: &str, #[case] expect: &str) {
         let findings = validate_picker_config(&service(router));

@@ -55,7 +55,7 @@ const LATENCY_NOT_PREDICTED: &str =
     "latency is not predicted: the plugin does not affect scores, and latency objectives are ignored";
 const SESSIONS_NOT_TRACKED: &str =
     "session tokens are not tracked: cached prefixes keep a conversation on its endpoint";
-const NO_LOAD_SHEDDING: &str = "requests are not shed: engines queue excess requests";
+const NO_LOAD_SHEDDING: &str = "the limit of each engine is learned: requests beyond it wait in the queue of the pool";
 const PROMPTS_NOT_TOKENIZED: &str = "prompts are not tokenized: a token is estimated as four bytes";
 
 /// Plugin types and how they are handled.

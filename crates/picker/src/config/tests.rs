@@ -279,7 +279,7 @@ fn implicit_plugins_cause_no_warning(#[case] rest: &str) {
     "plugins: [{type: metrics-data-source, parameters: {scheme: https}}]",
     "plugins[0] (metrics-data-source): metrics are scraped over plain HTTP"
 )]
-#[case::gate("featureGates: [flowControl]", "featureGates: flowControl is not supported")]
+#[case::gate("featureGates: [flowControl]", "featureGates: flowControl has no effect")]
 #[case::replicas("dataLayer: {peerDiscovery: {pluginRef: x}}", "dataLayer.peerDiscovery: replicas")]
 #[case::encoders(
     "plugins: [{type: disagg-profile-handler, parameters: {deciders: {encode: always-disagg-multimodal-decider}}}, {type: always-disagg-multimodal-decider}]\n\

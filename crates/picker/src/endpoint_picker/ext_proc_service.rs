@@ -203,7 +203,7 @@ async fn schedule(
     request: &CompleteRequest,
 ) -> Result<(Vec<ProcessingResponse>, ScheduledRequest), OpenAiError> {
     let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
-    let permit = picker.scheduler.admit_after_interruption(|| picker.admit(request)).await.map_err(|error| {
+    let permit = picker.admit(request).await.map_err(|error| {
         let error = OpenAiError::from(error);
         picker.metrics.record_rejection(model, request.target_model.as_deref().unwrap_or(model), error.status);
         error

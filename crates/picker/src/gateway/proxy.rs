@@ -135,7 +135,7 @@ impl Proxy {
             path: request.api_path(),
             subset: None,
         };
-        let permit = self.scheduler.admit_after_interruption(|| self.scheduler.admit(&admission)).await;
+        let permit = self.scheduler.admit(&admission).await;
         let mut permit = permit.map_err(|error| match error {
             RoutingError::ModelNotFound(name) => {
                 models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)

@@ -326,7 +326,8 @@ fn use_case_with_an_objective_is_critical(#[case] objective: Value, #[case] is_c
         use_case_sets: vec![Arc::new(set)],
         ..WatchedObjects::default()
     };
-    assert_eq!(index(&objects).pools[0].use_cases["m"].critical, is_critical);
+    let expect = if is_critical { CRITICAL } else { NONCRITICAL };
+    assert_eq!(index(&objects).pools[0].use_cases["m"].priority, expect);
     let definitions = api::crds();
     let definition = definitions.iter().find(|crd| crd["spec"]["names"]["kind"] == "LLMUseCaseSet").unwrap();
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
@@ -351,5 +352,5 @@ fn single_use_case_is_a_set_of_one() {
         ..WatchedObjects::default()
     });
     let use_case = &index.pools[0].use_cases["m"];
-    assert_eq!((use_case.critical, use_case.targets[0].weight), (true, 3));
+    assert_eq!((use_case.priority, use_case.targets[0].weight), (CRITICAL, 3));
 }

@@ -13,6 +13,7 @@ use crate::{
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
     snapshot::{Pool, Snapshot},
+    use_case::{IMPLICIT, NONCRITICAL},
 };
 
 /// Pool and target model of a request, and what selecting an endpoint needs of the request.
@@ -22,6 +23,10 @@ pub(crate) struct ModelRoute {
     pub(crate) pool: Arc<Pool>,
     /// Model name for the engines.
     pub(crate) target_model: String,
+    /// Priority in the queue of the pool.
+    pub(super) priority: i32,
+    /// Requests with the same name share their part of the engines: the model name of the use case.
+    pub(super) flow: String,
     prompt_bytes: usize,
     estimated_tokens: u64,
     output_tokens: u64,
@@ -29,6 +34,14 @@ pub(crate) struct ModelRoute {
     pub(super) prefix_hashes: Vec<Vec<u64>>,
     /// Hash of target model and path: an engine may serve a model on some paths only.
     pub(super) served_key: u64,
+}
+
+/// Where a request is sent, and how it waits.
+struct Target<'a> {
+    pool: &'a Arc<Pool>,
+    model: String,
+    priority: i32,
+    flow: String,
 }
 
 // === impl ModelRoute ===
@@ -46,7 +59,7 @@ impl ModelRoute {
         if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(*key)) {
             return Err(RoutingError::PoolNotFound(key.clone()));
         }
-        let (pool, target_model) = find_target(request, snapshot, rng)
+        let Target { pool, model: target_model, priority, flow } = find_target(request, snapshot, rng)
             .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
         Ok(Self {
             pool: Arc::clone(pool),
@@ -56,6 +69,8 @@ impl ModelRoute {
             prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
             served_key: served_key(&target_model, request.path),
             target_model,
+            priority,
+            flow,
         })
     }
 
@@ -70,10 +85,24 @@ impl ModelRoute {
         }
     }
 
+    /// Returns the estimated number of tokens that an engine computes.
+    pub(super) fn computed_tokens(&self) -> u64 {
+        self.scheduling_request().prompt_tokens().saturating_add(self.output_tokens)
+    }
+
     /// Returns whether the endpoint is healthy and may serve the model.
     pub(super) fn may_be_sent_to(&self, endpoint: &Endpoint, now: Instant) -> bool {
         let health = &endpoint.state.health;
         !health.is_asleep(now) && health.is_available(now) && health.may_serve(self.served_key, now)
+    }
+}
+
+// === impl Target ===
+
+impl<'a> Target<'a> {
+    /// Returns the target of a request without a use case.
+    fn implicit(pool: &'a Arc<Pool>, model: &str) -> Self {
+        Self { pool, model: model.to_owned(), priority: IMPLICIT, flow: model.to_owned() }
     }
 }
 
@@ -106,24 +135,26 @@ fn served_key(target_model: &str, path: &str) -> u64 {
     xxh64(target_model.as_bytes(), xxh64(path.as_bytes(), 0))
 }
 
-/// Returns the pool and the target model of a request. Only a request that names a model may search all pools.
-fn find_target<'a>(
-    request: &AdmissionRequest<'_>,
-    snapshot: &'a Snapshot,
-    rng: &mut Rng,
-) -> Option<(&'a Arc<Pool>, String)> {
+/// Returns where a request is sent. Only a request that names a model may search all pools.
+fn find_target<'a>(request: &AdmissionRequest<'_>, snapshot: &'a Snapshot, rng: &mut Rng) -> Option<Target<'a>> {
     match request.model {
         RequestedModel::Name(model) => {
             let declaring_pools = || snapshot.declaring_pools(request.pool, model);
             let Some((_, use_case)) = declaring_pools().next() else {
                 let (pool, model) = snapshot.implicit_pool(request.pool, model)?;
-                return Some((pool, model.to_owned()));
+                return Some(Target::implicit(pool, model));
             };
             let is_served = |target: &str| declaring_pools().any(|(pool, _)| pool.may_serve(target));
             let target = use_case.draw_target(rng, is_served);
-            Some((draw_pool(declaring_pools().map(|(pool, _)| pool), target, rng)?, target.to_owned()))
+            let pool = draw_pool(declaring_pools().map(|(pool, _)| pool), target, rng)?;
+            let (priority, flow) = (use_case.priority, use_case.model_name.clone());
+            Some(Target { pool, model: target.to_owned(), priority, flow })
         }
-        RequestedModel::Target(model) => Some((snapshot.find_target(request.pool?, model)?, model.to_owned())),
-        RequestedModel::Unknown => Some((snapshot.pools.get(request.pool?)?, String::new())),
+        RequestedModel::Target(model) => {
+            let target = Target::implicit(snapshot.find_target(request.pool?, model)?, model);
+            // The proxy has resolved the use case, whose name is unknown here.
+            Some(Target { priority: NONCRITICAL, ..target })
+        }
+        RequestedModel::Unknown => Some(Target::implicit(snapshot.pools.get(request.pool?)?, "")),
     }
 }

@@ -1,6 +1,6 @@
 //! An admitted request, and what happens to it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,11 +22,18 @@ pub(crate) struct Permit {
     pub(crate) selection: Selection,
     /// Endpoints that failed before.
     pub(super) failed: Vec<SocketAddr>,
+    /// How long the selection took, without the time in a queue.
+    pub(crate) decision_time: Duration,
 }
 
 // === impl Permit ===
 
 impl Permit {
+    /// Returns the permit of a request that was sent to no endpoint before.
+    pub(super) fn new(route: ModelRoute, selection: Selection, decision_time: Duration) -> Self {
+        Self { route, selection, failed: Vec::new(), decision_time }
+    }
+
     /// Returns the number of endpoints to which the request was sent.
     pub(crate) fn attempts(&self) -> usize {
         self.failed.len().saturating_add(1)

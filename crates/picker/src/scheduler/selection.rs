@@ -1,14 +1,14 @@
 //! Selects the endpoints of a request among those of its pool.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use fastrand::Rng;
 use tokio::time::Instant;
 
 use super::model_route::ModelRoute;
 use crate::{
-    endpoint::Endpoint, endpoint_facts::EndpointFacts, endpoint_subset::EndpointSubset, policy::SchedulingResult,
-    pool_scheduling::RequestInFlight, routing_error::RoutingError, snapshot::Pool,
+    endpoint::Endpoint, endpoint_subset::EndpointSubset, policy::SchedulingResult, pool_scheduling::RequestInFlight,
+    snapshot::Pool,
 };
 
 /// The selected endpoints of a request.
@@ -26,36 +26,65 @@ pub(crate) struct Selection {
     pub(super) in_flight: RequestInFlight,
 }
 
+/// Which endpoints may be selected.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Eligibility<'a> {
+    /// Endpoints that failed before.
+    pub(super) failed: &'a [SocketAddr],
+    /// Endpoints that the proxy allows; `None` allows all.
+    pub(super) subset: Option<&'a EndpointSubset>,
+    /// Whether the request may wait in an engine.
+    pub(super) allows_saturated: bool,
+}
+
+/// Why no endpoint is selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unavailable {
+    /// No endpoint is eligible.
+    NoEndpoint,
+    /// The request would wait in all eligible engines.
+    Saturated,
+}
+
 // === impl Selection ===
 
 impl Selection {
-    /// Selects an endpoint of `pool` in `subset` that is not in `failed`.
+    /// Selects an endpoint of `pool`.
     ///
     /// # Errors
-    /// [`RoutingError::NoEndpointAvailable`].
+    /// No endpoint is available now.
     pub(super) fn new(
         route: &ModelRoute,
         pool: &Pool,
-        failed: &[SocketAddr],
-        subset: Option<&EndpointSubset>,
+        eligibility: Eligibility<'_>,
         rng: &mut Rng,
-    ) -> Result<Self, RoutingError> {
+    ) -> Result<Self, Unavailable> {
+        let Eligibility { failed, subset, allows_saturated } = eligibility;
         let (request, now) = (route.scheduling_request(), Instant::now());
-        let mut schedule = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            let mut next = 0;
-            let is_eligible = |(endpoint, _): &(&Arc<Endpoint>, &EndpointFacts)| {
-                !failed.contains(&endpoint.address)
-                    && subset.is_none_or(|subset| subset.contains(endpoint.address, &mut next))
-                    && !endpoint.state.health.is_asleep(now)
-                    && is_eligible(endpoint)
-            };
-            pool.scheduling.schedule(&request, pool.endpoints_with_facts().filter(is_eligible), now, rng)
-        };
         // If all endpoints failed or do not serve the model, the response of one of them decides.
-        let result = schedule(&|endpoint| route.may_be_sent_to(endpoint, now))
-            .or_else(|| schedule(&|endpoint| endpoint.state.health.may_serve(route.served_key, now)))
-            .or_else(|| schedule(&|_| true));
-        let (result, in_flight) = result.ok_or_else(|| RoutingError::NoEndpointAvailable(pool.key.clone()))?;
+        let tiers: [&dyn Fn(&Endpoint) -> bool; 3] = [
+            &|endpoint| route.may_be_sent_to(endpoint, now),
+            &|endpoint| endpoint.state.health.may_serve(route.served_key, now),
+            &|_| true,
+        ];
+        let select = |is_in_tier: &dyn Fn(&Endpoint) -> bool| {
+            let candidates = || {
+                let mut next = 0;
+                pool.endpoints_with_facts().filter(move |(endpoint, _)| {
+                    !failed.contains(&endpoint.address)
+                        && subset.is_none_or(|subset| subset.contains(endpoint.address, &mut next))
+                        && !endpoint.state.health.is_asleep(now)
+                        && is_in_tier(endpoint)
+                })
+            };
+            let free = candidates().filter(|(endpoint, _)| allows_saturated || !endpoint.state.is_saturated());
+            match pool.scheduling.schedule(&request, free, now, rng) {
+                Some(scheduled) => Some(Ok(scheduled)),
+                None if allows_saturated => None,
+                None => candidates().any(|(_, facts)| facts.serves_requests).then_some(Err(Unavailable::Saturated)),
+            }
+        };
+        let (result, in_flight) = tiers.into_iter().find_map(select).unwrap_or(Err(Unavailable::NoEndpoint))?;
         for endpoint in std::iter::once(&result.endpoint).chain(&result.prefill_endpoint) {
             endpoint.state.health.record_request(now);
         }
