@@ -3,6 +3,8 @@
 mod admission_request;
 mod interruptions;
 mod model_route;
+#[cfg(test)]
+mod overload_simulation;
 mod permit;
 mod pool_queues;
 mod selection;

@@ -273,7 +273,7 @@ fn implicit_plugins_cause_no_warning(#[case] rest: &str) {
 )]
 #[case::shedding(
     "plugins: [{type: utilization-detector}]\nsaturationDetector: {pluginRef: utilization-detector}",
-    "plugins[0] (utilization-detector): requests are not shed"
+    "plugins[0] (utilization-detector): the limit of each engine is learned"
 )]
 #[case::https(
     "plugins: [{type: metrics-data-source, parameters: {scheme: https}}]",

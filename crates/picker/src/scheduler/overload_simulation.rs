@@ -1,0 +1,221 @@
+//! Engines at three times their capacity behind the scheduler, with a virtual clock.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Duration,
+};
+
+use cluster::NamespacedName;
+use fastrand::Rng;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::*;
+use crate::{
+    BUSY_SCRAPE_INTERVAL,
+    endpoint::tests::endpoint,
+    engine_metrics::EngineMetrics,
+    request,
+    use_case::{CRITICAL, NONCRITICAL, UseCase},
+};
+
+const ENGINES: usize = 4;
+
+/// `--max-num-seqs` of the engines, which the gateway does not know.
+const SLOTS: usize = 32;
+
+/// Mean duration of a request in an engine.
+const MEAN_DURATION: Duration = Duration::from_millis(2_600);
+
+/// Requests per second that the engines serve.
+const CAPACITY: f64 = (ENGINES * SLOTS) as f64 / 2.6;
+
+/// How long requests arrive.
+const END: Duration = Duration::from_secs(120);
+
+/// When the limits of the engines are learned.
+const LEARNED: Duration = Duration::from_secs(15);
+
+/// An engine with a queue in front of its slots.
+struct Engine {
+    slots: Semaphore,
+    waiting: AtomicUsize,
+    endpoint: Arc<Endpoint>,
+}
+
+/// A request that was served.
+#[derive(Clone, Copy)]
+struct Served {
+    model: &'static str,
+    arrival: Duration,
+    start: Duration,
+    end: Duration,
+}
+
+/// What happened.
+struct Outcome {
+    served: Vec<Served>,
+    /// Number of rejected requests by model.
+    rejected: BTreeMap<&'static str, usize>,
+    /// Requests that waited in an engine, at each report after the limits were learned.
+    waiting: Vec<usize>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    async fn serve(&self, duration: Duration) {
+        self.waiting.fetch_add(1, Relaxed);
+        let slot = self.slots.acquire().await.unwrap();
+        self.waiting.fetch_sub(1, Relaxed);
+        tokio::time::sleep(duration).await;
+        drop(slot);
+    }
+
+    fn report(&self) {
+        let running = (SLOTS - self.slots.available_permits()) as f64;
+        let waiting = self.waiting.load(Relaxed) as f64;
+        let metrics = EngineMetrics { running: Some(running), waiting: Some(waiting), ..EngineMetrics::default() };
+        self.endpoint.state.record_metrics(metrics, Instant::now());
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    fn of(&self, model: &str) -> impl Iterator<Item = &Served> {
+        self.served.iter().filter(move |served| served.model == model)
+    }
+
+    /// Returns the 95th percentile of the time from arrival to end.
+    fn p95(&self, model: &str) -> Duration {
+        let mut times: Vec<Duration> = self.of(model).map(|served| served.end - served.arrival).collect();
+        times.sort_unstable();
+        times[times.len() * 95 / 100]
+    }
+
+    /// Returns the part of the slots that were in use once the limits were learned.
+    fn utilization(&self) -> f64 {
+        let busy = self.served.iter().map(|served| served.end.min(END).saturating_sub(served.start.max(LEARNED)));
+        let busy: Duration = busy.sum();
+        busy.as_secs_f64() / ((ENGINES * SLOTS) as f64 * (END - LEARNED).as_secs_f64())
+    }
+
+    /// Returns how many requests of `model` started in each interval of ten seconds once the limits were learned.
+    fn starts(&self, model: &str) -> Vec<usize> {
+        let first = LEARNED.as_secs() / 10 + 1;
+        let count = |interval| self.of(model).filter(|served| served.start.as_secs() / 10 == interval).count();
+        (first..END.as_secs() / 10).map(count).collect()
+    }
+}
+
+/// Sends requests for models at rates per second.
+async fn simulate(rates: &[(&'static str, f64)]) -> Outcome {
+    let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
+    let engine = |number: usize| {
+        let endpoint = Arc::new(endpoint(number as u8));
+        assert!(endpoint.state.begin_scraping(), "the simulation scrapes it");
+        Arc::new(Engine { slots: Semaphore::new(SLOTS), waiting: AtomicUsize::new(0), endpoint })
+    };
+    let engines: Vec<_> = (1..=ENGINES).map(engine).collect();
+    let use_case =
+        |(model, priority): (&str, i32)| (model.to_owned(), UseCase { priority, ..UseCase::implicit(model) });
+    let use_cases = [("critical", CRITICAL), ("a", NONCRITICAL), ("b", NONCRITICAL)].map(use_case).into();
+    let endpoints = engines.iter().map(|engine| Arc::clone(&engine.endpoint)).collect();
+    let pool = Pool::new(NamespacedName::new("ns", "p"), scheduler.default_scheduling(), endpoints);
+    scheduler.replace(vec![Pool { use_cases, allows_implicit_use_cases: true, ..pool }]);
+
+    let (scheduler, origin) = (Arc::new(scheduler), Instant::now());
+    let mut requests = JoinSet::new();
+    for (seed, (model, rate)) in (1..).zip(rates.iter().copied()) {
+        let (mut rng, mut arrival) = (Rng::with_seed(seed), Duration::ZERO);
+        while arrival < END {
+            arrival += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / rate);
+            let duration = MEAN_DURATION.mul_f64(0.5 + rng.f64());
+            let (scheduler, engines) = (Arc::clone(&scheduler), engines.clone());
+            requests.spawn(async move {
+                tokio::time::sleep_until(origin + arrival).await;
+                let Ok(permit) = admit(&scheduler, model).await else { return Err(model) };
+                let start = origin.elapsed();
+                let address = permit.destination();
+                let engine = engines.iter().find(|engine| engine.endpoint.address == address).unwrap();
+                engine.serve(duration).await;
+                Ok(Served { model, arrival, start, end: origin.elapsed() })
+            });
+        }
+    }
+    let (mut waiting, mut outcome) = (Vec::new(), (Vec::new(), BTreeMap::new()));
+    while origin.elapsed() < END {
+        tokio::time::sleep(BUSY_SCRAPE_INTERVAL).await;
+        engines.iter().for_each(|engine| engine.report());
+        if origin.elapsed() >= LEARNED {
+            waiting.extend(engines.iter().map(|engine| engine.waiting.load(Relaxed)));
+        }
+    }
+    while let Some(result) = requests.join_next().await {
+        match result.unwrap() {
+            Ok(served) => outcome.0.push(served),
+            Err(model) => *outcome.1.entry(model).or_default() += 1,
+        }
+    }
+    Outcome { served: outcome.0, rejected: outcome.1, waiting }
+}
+
+async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingError> {
+    let body = format!(r#"{{"model":"{model}","prompt":"Why do horses sleep standing?"}}"#);
+    let info = request::parse_request(body.as_bytes()).unwrap();
+    let (model, body) = (RequestedModel::Name(model), body.as_bytes());
+    let request = AdmissionRequest { pool: None, model, body, info: &info, path: "/v1/completions", subset: None };
+    scheduler.admit(&request).await
+}
+
+/// The engines never have a queue, except for the single requests that try whether they can run more. They are busy all the
+/// time, and requests with a higher priority do not notice the others.
+// spec: GW-16
+// spec: GW-36
+// spec: GW-74
+// spec: GW-78
+#[tokio::test(start_paused = true)]
+async fn overload_waits_in_the_gateway() {
+    let critical = ("critical", 0.3 * CAPACITY);
+    let alone = simulate(&[critical]).await;
+    let outcome = simulate(&[critical, ("a", 2.2 * CAPACITY), ("undeclared", 0.5 * CAPACITY)]).await;
+
+    let reports = outcome.waiting.len();
+    let with_queue = outcome.waiting.iter().filter(|waiting| **waiting > 0).count();
+    assert!(outcome.waiting.iter().all(|waiting| *waiting <= 1), "{:?}", outcome.waiting.iter().max());
+    assert!(with_queue * 100 < reports, "{with_queue} of {reports}");
+    assert!(outcome.utilization() >= 0.95, "{}", outcome.utilization());
+
+    let (expected, actual) = (alone.p95("critical"), outcome.p95("critical"));
+    assert!(actual.as_secs_f64() <= 1.05 * expected.as_secs_f64(), "{expected:?} {actual:?}");
+    assert_eq!(outcome.rejected.get("critical"), None);
+    let undeclared = outcome.of("undeclared").filter(|served| (LEARNED..END).contains(&served.start));
+    assert_eq!(undeclared.count(), 0, "they have the lowest priority");
+    assert!(outcome.rejected["a"] > 0);
+}
+
+/// Two use cases of which one sends ten times as many requests have equal shares, and one that sends less than its share leaves the
+/// rest to the others.
+// spec: GW-21
+#[tokio::test(start_paused = true)]
+async fn use_cases_have_equal_shares() {
+    let outcome = simulate(&[("a", 10.0 * CAPACITY), ("b", CAPACITY)]).await;
+    for (a, b) in outcome.starts("a").into_iter().zip(outcome.starts("b")) {
+        assert!(a.abs_diff(b) * 20 <= a + b, "{a} {b}");
+    }
+    let outcome = simulate(&[("a", 3.0 * CAPACITY), ("b", 0.1 * CAPACITY)]).await;
+    assert!(outcome.utilization() >= 0.95, "{}", outcome.utilization());
+    assert_eq!(outcome.rejected.get("b"), None);
+}
+
+/// Each undeclared model has its own share.
+// spec: GW-73
+#[tokio::test(start_paused = true)]
+async fn undeclared_models_have_equal_shares() {
+    let outcome = simulate(&[("x", 2.0 * CAPACITY), ("y", CAPACITY), ("z", CAPACITY)]).await;
+    let starts = ["x", "y", "z"].map(|model| outcome.starts(model));
+    for ((x, y), z) in starts[0].iter().zip(&starts[1]).zip(&starts[2]) {
+        assert!(x.abs_diff(*y).max(x.abs_diff(*z)) * 20 <= 2 * x, "{x} {y} {z}");
+    }
+}
