@@ -184,7 +184,7 @@ async fn overload_waits_in_the_gateway() {
     let reports = outcome.waiting.len();
     let with_queue = outcome.waiting.iter().filter(|waiting| **waiting > 0).count();
     assert!(outcome.waiting.iter().all(|waiting| *waiting <= 1), "{:?}", outcome.waiting.iter().max());
-    assert!(with_queue * 100 < reports, "{with_queue} of {reports}");
+    assert!(with_queue * 50 < reports, "{with_queue} of {reports}");
     assert!(outcome.utilization() >= 0.95, "{}", outcome.utilization());
 
     let (expected, actual) = (alone.p95("critical"), outcome.p95("critical"));
