@@ -19,7 +19,7 @@ use crate::{
 
 /// Learns when an engine may run more requests.
 pub(crate) trait CapacityListener: std::fmt::Debug + Send + Sync {
-    /// Called after a request has ended, or the limit of an endpoint has changed.
+    /// Called after a request has ended, and after each report of an endpoint.
     fn capacity_changed(&self);
 }
 
@@ -144,7 +144,13 @@ impl EndpointState {
 
     fn notify_capacity_listeners(&self) {
         if self.has_capacity_listeners.load(Relaxed) {
-            let listeners = self.capacity_listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let listeners = {
+                let mut listeners = self.capacity_listeners.lock().unwrap_or_else(PoisonError::into_inner);
+                // The first one takes the capacity, so another one is first the next time.
+                let is_shared = listeners.len() > 1;
+                listeners.rotate_left(usize::from(is_shared));
+                listeners.clone()
+            };
             listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.capacity_changed());
         }
     }
@@ -202,11 +208,11 @@ impl EndpointState {
     }
 
     fn learn_limit(&self, report: &MetricsReport) {
-        let (Some(running), Some(waiting)) = (report.metrics.running, report.metrics.waiting) else { return };
+        let Some((running, waiting)) = report.metrics.capacity() else { return };
         let others = report.other_requests() as usize;
         let peak = report.peak_requests.saturating_add(others);
         let mut concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
-        concurrency.record(Load { running: running as usize, waiting: waiting as usize, peak }, report.time);
+        concurrency.record(Load { running, waiting, peak }, report.time);
         // The report may be outdated soon, so the requests of others leave at least half of the engine.
         let limit = concurrency.get();
         self.request_limit.store(limit.saturating_sub(others).max(limit.div_ceil(2)), Relaxed);

@@ -9,6 +9,8 @@ use api::inference::ModelServer;
 pub(crate) struct EngineMetrics {
     /// Number of queued requests.
     pub(crate) waiting: Option<f64>,
+    /// Number of queued requests for which the engine has no capacity; others wait for a LoRA slot or for a remote KV cache.
+    pub(crate) waiting_for_capacity: Option<f64>,
     /// Number of running requests.
     pub(crate) running: Option<f64>,
     /// Fraction of the KV cache in use, 0 to 1.
@@ -32,6 +34,23 @@ pub(crate) struct LoraAdapters {
     pub(crate) waiting: BTreeSet<String>,
 }
 
+// === impl EngineMetrics ===
+
+impl EngineMetrics {
+    /// Returns how many requests run, and how many wait because the engine can run no more; `None` if that is unknown.
+    pub(crate) fn capacity(&self) -> Option<(usize, usize)> {
+        // An engine that reports after each batch of embeddings runs nothing at that time.
+        let running = self.running.filter(|running| *running > 0.0 || self.waiting == Some(0.0))?;
+        let waits_for_slot = |adapters: &LoraAdapters| !adapters.waiting.is_subset(&adapters.running);
+        let waiting = match self.waiting_for_capacity {
+            Some(waiting) => waiting,
+            None if self.lora_adapters.as_ref().is_some_and(waits_for_slot) => return None,
+            None => self.waiting?,
+        };
+        Some((running as usize, waiting as usize))
+    }
+}
+
 /// Parses the metrics of `model_server`; those of any model server if the page contains none of it. For several engines in one
 /// process (`engine="0"`, `engine="1"`), returns the sums of their requests and the maximum of their KV cache usage.
 pub(crate) fn parse_metrics(text: &str, model_server: ModelServer) -> EngineMetrics {
@@ -48,6 +67,9 @@ fn parse_series(text: &str, prefixes: &[&str]) -> EngineMetrics {
         match name {
             "vllm:num_requests_waiting" | "sglang:num_queue_reqs" | "trtllm_num_requests_waiting" => {
                 add_to_sum(&mut metrics.waiting, value);
+            }
+            "vllm:num_requests_waiting_by_reason" if label_value(labels, "reason") == Some("capacity") => {
+                add_to_sum(&mut metrics.waiting_for_capacity, value);
             }
             "vllm:num_requests_running" | "sglang:num_running_reqs" | "trtllm_num_requests_running" => {
                 add_to_sum(&mut metrics.running, value);
@@ -156,9 +178,33 @@ mod tests {
     fn parses_vllm_metrics() {
         let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"), VLLM);
         assert_eq!((metrics.waiting, metrics.running), (Some(16.0), Some(8.0)));
+        assert_eq!(metrics.waiting_for_capacity, Some(16.0));
         assert!((metrics.kv_cache_usage.unwrap() - 0.046_920_821).abs() < 1e-6);
         // According to the newest of three series, no adapter is loaded.
         assert_eq!(metrics.lora_adapters, Some(LoraAdapters { slots: 1, ..LoraAdapters::default() }));
+    }
+
+    #[rstest]
+    #[case::reported(Some(3.0), Some(2.0), None, &[], Some((3, 2)))]
+    #[case::idle(Some(0.0), Some(0.0), None, &[], Some((0, 0)))]
+    #[case::between_batches(Some(0.0), Some(9.0), None, &[], None)]
+    #[case::remote_kv_cache(Some(3.0), Some(2.0), Some(0.0), &[], Some((3, 0)))]
+    #[case::lora_slots(Some(3.0), Some(2.0), None, &["c"], None)]
+    #[case::running_adapter(Some(3.0), Some(2.0), None, &["a"], Some((3, 2)))]
+    #[case::lora_slots_by_reason(Some(3.0), Some(2.0), Some(1.0), &["c"], Some((3, 1)))]
+    #[case::unknown(None, Some(2.0), None, &[], None)]
+    fn waiting_requests_show_that_an_engine_is_full(
+        #[case] running: Option<f64>,
+        #[case] waiting: Option<f64>,
+        #[case] waiting_for_capacity: Option<f64>,
+        #[case] waiting_adapters: &[&str],
+        #[case] expect: Option<(usize, usize)>,
+    ) {
+        let adapters = LoraAdapters { slots: 2, running: names(&["a"]), waiting: names(waiting_adapters) };
+        let lora_adapters = Some(adapters);
+        let metrics =
+            EngineMetrics { running, waiting, waiting_for_capacity, lora_adapters, ..EngineMetrics::default() };
+        assert_eq!(metrics.capacity(), expect);
     }
 
     #[rstest]

@@ -231,7 +231,8 @@ impl Scheduler {
     fn attempt(&self, request: &AdmissionRequest<'_>) -> Result<Admission, RoutingError> {
         let (start, mut rng) = (Instant::now(), self.rng());
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
-        if self.queues.has_waiting(&route.pool.key) {
+        // While the pool has no endpoint, a request does not wait as long as those that wait for busy engines.
+        if route.pool.is_serving() && self.queues.has_waiting(&route.pool.key) {
             return Ok(Admission::Saturated(route));
         }
         let eligibility = Eligibility { subset: request.subset, ..Eligibility::default() };

@@ -138,7 +138,12 @@ where
                 // The memory is reserved until the proxy has received the last message with a part of the body.
                 let reservation = messages.take_reservation(request.body.len());
                 request.body = reservation.attach(request.body);
-                match schedule(picker, &request).await {
+                let result = tokio::select! {
+                    result = schedule(picker, &request) => result,
+                    // A request whose client has left must not stay in the queue.
+                    () = sender.closed() => return Ok(()),
+                };
+                match result {
                     Ok((responses, in_flight)) => {
                         stream.rewritten = request.rewritten_model(&in_flight.permit.route.target_model);
                         scheduled = Some(in_flight);
@@ -197,7 +202,7 @@ fn body_status(error: &BodyError) -> Status {
 /// Schedules a request. Returns the messages for the proxy and the request in flight.
 ///
 /// # Errors
-/// [`RoutingError::NoEndpointAvailable`].
+/// The model is unknown, no endpoint is available, or the limits of the queue.
 async fn schedule(
     picker: &EndpointPicker,
     request: &CompleteRequest,

@@ -23,6 +23,9 @@ use crate::{
 /// How long requests wait for an endpoint after their pool has lost its last one.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
+/// A failure after this time is a new interruption: the endpoints recovered without a change of the snapshot.
+const RECOVERY: Duration = Duration::from_secs(30);
+
 /// The interrupted pools, and until when requests wait for their next endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Interruptions {
@@ -44,10 +47,10 @@ impl Interruptions {
     pub(super) fn update<'a>(&self, pools: impl IntoIterator<Item = &'a Arc<Pool>>, old: &Snapshot) {
         let mut interrupted = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         for pool in pools {
-            let had_endpoints = || old.pools.get(&pool.key).is_some_and(|old| !old.ready_endpoints.is_empty());
-            if !pool.ready_endpoints.is_empty() {
+            let was_serving = || old.pools.get(&pool.key).is_some_and(|old| old.is_serving());
+            if pool.is_serving() {
                 interrupted.remove(&pool.key);
-            } else if had_endpoints() {
+            } else if was_serving() {
                 interrupted.insert(pool.key.clone(), Instant::now() + MAX_DELAY);
             }
         }
@@ -57,7 +60,11 @@ impl Interruptions {
     /// delay, so that requests to an engine that remains unreachable fail at once.
     pub(super) fn record_failure(&self, pool: &NamespacedName) {
         let mut interrupted = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        interrupted.entry(pool.clone()).or_insert_with(|| Instant::now() + MAX_DELAY);
+        let now = Instant::now();
+        let until = interrupted.entry(pool.clone()).or_insert(now + MAX_DELAY);
+        if now.duration_since(*until) > RECOVERY {
+            *until = now + MAX_DELAY;
+        }
     }
 
     /// Wakes the requests that wait.

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::model_route::ModelRoute;
 use crate::{
-    endpoint::Endpoint, endpoint_subset::EndpointSubset, policy::SchedulingResult, pool_scheduling::RequestInFlight,
-    snapshot::Pool,
+    endpoint::Endpoint, endpoint_facts::EndpointFacts, endpoint_subset::EndpointSubset, policy::SchedulingResult,
+    pool_scheduling::RequestInFlight, snapshot::Pool,
 };
 
 /// The selected endpoints of a request.
@@ -77,7 +77,11 @@ impl Selection {
                         && is_in_tier(endpoint)
                 })
             };
-            let free = candidates().filter(|(endpoint, _)| allows_saturated || !endpoint.state.is_saturated());
+            // The prompts wait in busy prefillers, otherwise the decoders would compute them.
+            let is_free = |endpoint: &Endpoint, facts: &EndpointFacts| {
+                allows_saturated || !facts.serves_requests || !endpoint.state.is_saturated()
+            };
+            let free = candidates().filter(|(endpoint, facts)| is_free(endpoint, facts));
             match pool.scheduling.schedule(&request, free, now, rng) {
                 Some(scheduled) => Some(Ok(scheduled)),
                 None if allows_saturated => None,
