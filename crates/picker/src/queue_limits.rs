@@ -45,7 +45,6 @@ mod tests {
 
     use super::*;
 
-    // spec: GW-20
     // spec: GW-78
     #[rstest]
     #[case::defaults(json!({}), (1_000, 256 << 20, 30_000))]

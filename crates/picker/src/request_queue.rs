@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Tokens that a flow may use per round.
 const QUANTUM: u64 = 1_024;
 
-/// Maximum number of flows per priority. Clients choose the names of models without a use case; those beyond share a flow.
+/// Maximum number of flows per priority. Clients choose the names of models without a use case; those beyond share the
+/// last flow.
 const MAX_FLOWS: usize = 256;
 
 /// Limits of a queue.

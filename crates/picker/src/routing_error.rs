@@ -26,7 +26,7 @@ pub(crate) enum RoutingError {
     #[error("All engines of pool {0} are busy, and its queue is full.")]
     QueueFull(NamespacedName),
     /// All engines of the pool were busy until the timeout of its queue.
-    #[error("All engines of pool {0} are busy: the request waited in its queue for the longest time.")]
+    #[error("All engines of pool {0} remained busy until the timeout of its queue.")]
     QueueTimeout(NamespacedName),
     /// The request waited in the queue of the pool until one with a higher priority required its place.
     #[error("All engines of pool {0} are busy, and requests with a higher priority fill its queue.")]

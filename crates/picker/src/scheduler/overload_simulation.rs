@@ -53,6 +53,7 @@ struct Served {
 }
 
 /// What happened.
+#[derive(Default)]
 struct Outcome {
     served: Vec<Served>,
     /// Number of rejected requests by model.
@@ -144,21 +145,21 @@ async fn simulate(rates: &[(&'static str, f64)]) -> Outcome {
             });
         }
     }
-    let (mut waiting, mut outcome) = (Vec::new(), (Vec::new(), BTreeMap::new()));
+    let mut outcome = Outcome::default();
     while origin.elapsed() < END {
         tokio::time::sleep(BUSY_SCRAPE_INTERVAL).await;
         engines.iter().for_each(|engine| engine.report());
         if origin.elapsed() >= LEARNED {
-            waiting.extend(engines.iter().map(|engine| engine.waiting.load(Relaxed)));
+            outcome.waiting.extend(engines.iter().map(|engine| engine.waiting.load(Relaxed)));
         }
     }
     while let Some(result) = requests.join_next().await {
         match result.unwrap() {
-            Ok(served) => outcome.0.push(served),
-            Err(model) => *outcome.1.entry(model).or_default() += 1,
+            Ok(served) => outcome.served.push(served),
+            Err(model) => *outcome.rejected.entry(model).or_default() += 1,
         }
     }
-    Outcome { served: outcome.0, rejected: outcome.1, waiting }
+    outcome
 }
 
 async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingError> {
@@ -169,9 +170,8 @@ async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingErro
     scheduler.admit(&request).await
 }
 
-/// The engines never have a queue, except for the single requests that try whether they can run more. They are busy all the
-/// time, and requests with a higher priority do not notice the others.
-// spec: GW-16
+/// No engine has a queue, except for the single requests that try whether it can run more. The engines are busy all the time, and the
+/// others do not delay requests with a higher priority.
 // spec: GW-36
 // spec: GW-74
 // spec: GW-78

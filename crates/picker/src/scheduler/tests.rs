@@ -1,10 +1,13 @@
+mod interruptions;
+mod pool_queues;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use cluster::NamespacedName;
-use futures::{FutureExt as _, future::join_all};
+use futures::FutureExt as _;
 use http::StatusCode;
 use rstest::rstest;
 
@@ -13,12 +16,8 @@ use crate::{
     endpoint::{PromptTokenRange, tests::endpoint},
     endpoint_health::RequestOutcome,
     engine_metrics::EngineMetrics,
-    openai_error::OpenAiError,
-    queue_limits::QueueLimits,
-    request,
-    request_queue::QueueSize,
-    snapshot,
-    use_case::{CRITICAL, NONCRITICAL, TargetModel, UseCase},
+    request, snapshot,
+    use_case::{TargetModel, UseCase},
 };
 
 /// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
@@ -81,79 +80,6 @@ fn prompts_are_routed_by_size_then_load(#[case] tokens: usize, #[case] busy: &st
     let busy = pool.ready_endpoints.iter().find(|endpoint| endpoint.pod == busy).unwrap();
     let _busy = busy.state.begin(1_000_000);
     assert_eq!(pod(&admit(&scheduler, tokens).unwrap()), expect);
-}
-
-/// How a pool loses its last endpoint.
-enum Interruption {
-    /// Its selector changes.
-    Pool,
-    /// The Pod stops.
-    Pod,
-    /// The Pod has stopped long ago.
-    FormerPod,
-}
-
-#[rstest]
-#[case::soon(Some(1_999), Ok(()), 1_999)]
-#[case::later(Some(2_001), Err(()), 2_000)]
-#[case::never(None, Err(()), 2_000)]
-#[tokio::test(start_paused = true)]
-async fn requests_wait_for_endpoints_of_an_interrupted_pool(
-    #[values(Interruption::Pool, Interruption::Pod, Interruption::FormerPod)] interruption: Interruption,
-    #[case] delay: Option<u64>,
-    #[case] expect: Result<(), ()>,
-    #[case] expect_millis: u64,
-) {
-    let scheduler = scheduler();
-    let pool = only_pool(&scheduler);
-    let empty = Arc::new(Pool { ready_endpoints: Vec::new(), ..(*pool).clone() });
-    match interruption {
-        Interruption::Pool => scheduler.replace_all(vec![empty]),
-        Interruption::Pod | Interruption::FormerPod => scheduler.replace_endpoints(vec![empty]),
-    }
-    let expect = match interruption {
-        Interruption::FormerPod => {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            (Err(()), Duration::ZERO)
-        }
-        _ => (expect, Duration::from_millis(expect_millis)),
-    };
-    let start = Instant::now();
-    let ready = async {
-        let Some(delay) = delay else { return };
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-        scheduler.replace_endpoints(vec![Arc::clone(&pool)]);
-    };
-    let attempt = async {
-        let result = admit_model(&scheduler, "m", 10).await;
-        (result.map(drop).map_err(drop), start.elapsed())
-    };
-    let (result, ()) = tokio::join!(attempt, ready);
-    assert_eq!(result, expect);
-    assert!(delay.is_none() || admit(&scheduler, 10).is_ok(), "afterwards");
-}
-
-/// The engine of a deleted Pod rejects connections before the snapshot changes.
-#[tokio::test(start_paused = true)]
-async fn failed_request_waits_for_the_endpoint_that_replaces_the_last_one() {
-    let scheduler = scheduler_of(vec![Arc::new(endpoint(1))]);
-    let mut permit = admit(&scheduler, 10).unwrap();
-    let replacement =
-        Arc::new(Pool { ready_endpoints: vec![Arc::new(endpoint(2))], ..(*only_pool(&scheduler)).clone() });
-    let replace = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        scheduler.replace_endpoints(vec![replacement]);
-    };
-    let start = Instant::now();
-    let (result, ()) = tokio::join!(scheduler.retry(&mut permit), replace);
-    assert_eq!((result, pod(&permit), start.elapsed()), (Ok(()), "pod-2", Duration::from_secs(1)));
-
-    for (pause, seconds) in [(0, 2), (10, 0), (60, 2)] {
-        tokio::time::sleep(Duration::from_secs(pause)).await;
-        let (mut permit, start) = (admit(&scheduler, 10).unwrap(), Instant::now());
-        assert!(scheduler.retry(&mut permit).await.is_err());
-        assert_eq!(start.elapsed(), Duration::from_secs(seconds), "only the first failure delays");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -490,144 +416,4 @@ fn pools_of_a_use_case_share_its_requests() {
     };
     assert!((200..300).contains(&count("a")));
     assert_eq!(count("empty"), 0);
-}
-
-/// Returns a scheduler with a pool of one engine that runs one request at a time, and its endpoint.
-fn busy_scheduler(queue_limits: QueueLimits) -> (Scheduler, Arc<Endpoint>) {
-    let endpoint = Arc::new(endpoint(1));
-    let scheduler = scheduler_of(vec![Arc::clone(&endpoint)]);
-    let metrics = EngineMetrics { waiting: Some(5.0), running: Some(1.0), ..EngineMetrics::default() };
-    let earlier: Vec<_> = (0..6).map(|_| endpoint.state.begin(1)).collect();
-    for _ in 0..2 {
-        endpoint.state.record_metrics(metrics.clone(), Instant::now());
-    }
-    drop(earlier);
-    let use_case =
-        |(model, priority): (&str, i32)| (model.to_owned(), UseCase { priority, ..UseCase::implicit(model) });
-    let use_cases = [("critical", CRITICAL), ("a", NONCRITICAL), ("b", NONCRITICAL)].map(use_case).into();
-    scheduler.replace(vec![Pool { use_cases, queue_limits, ..(*only_pool(&scheduler)).clone() }]);
-    (scheduler, endpoint)
-}
-
-/// While the engine is busy, requests wait in the gateway: those of the highest priority leave first, and use cases of one priority
-/// alternate.
-// spec: GW-36
-// spec: GW-74
-// spec: GW-76
-#[tokio::test(start_paused = true)]
-async fn requests_wait_until_the_engine_is_free() {
-    let (scheduler, endpoint) = busy_scheduler(QueueLimits::default());
-    let first = admit_model(&scheduler, "a", 10).await.unwrap();
-    let order = Mutex::new(Vec::new());
-    let send = async |model: &'static str| {
-        let permit = admit_model(&scheduler, model, 10_000).await.unwrap();
-        assert_eq!(endpoint.state.requests(), 1, "no request waits in the engine");
-        order.lock().unwrap().push(model);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drop(permit);
-    };
-    let requests = ["implicit", "a", "a", "b", "critical"].map(send);
-    let end = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drop(first);
-    };
-    tokio::join!(join_all(requests), end);
-    assert_eq!(*order.lock().unwrap(), ["critical", "a", "b", "a", "implicit"]);
-    assert_eq!(endpoint.state.requests(), 0);
-}
-
-/// An error of a pool.
-type PoolError = fn(NamespacedName) -> RoutingError;
-
-/// Columns: limit of requests, seconds until the engine is free, and the result of a request that has to wait.
-// spec: GW-78
-#[rstest]
-#[case::in_time(1, Some(29), Ok(29))]
-#[case::timeout(1, None, Err((30, RoutingError::QueueTimeout as PoolError)))]
-#[case::no_queue(0, Some(1), Err((0, RoutingError::QueueFull as PoolError)))]
-#[tokio::test(start_paused = true)]
-async fn time_in_the_queue_is_limited(
-    #[case] max_requests: usize,
-    #[case] free_after: Option<u64>,
-    #[case] expect: Result<u64, (u64, PoolError)>,
-) {
-    let limits = QueueLimits::default();
-    let size = QueueSize { max_requests, ..limits.size };
-    let (scheduler, endpoint) = busy_scheduler(QueueLimits { size, ..limits });
-    let first = admit_model(&scheduler, "a", 10).await.unwrap();
-    let end = async {
-        tokio::time::sleep(Duration::from_secs(free_after.unwrap_or(60))).await;
-        drop(first);
-    };
-    let start = Instant::now();
-    let request = async {
-        let result = admit_model(&scheduler, "a", 10).await.map(drop);
-        let seconds = start.elapsed().as_secs();
-        result.map(|()| seconds).map_err(|error| (seconds, error))
-    };
-    let (result, ()) = tokio::join!(request, end);
-    let key = only_pool(&scheduler).key.clone();
-    assert_eq!(result, expect.map_err(|(seconds, error)| (seconds, error(key))));
-    assert_eq!(endpoint.state.requests(), 0);
-    assert!(admit(&scheduler, 10).is_ok(), "afterwards");
-}
-
-/// A full queue replaces requests with a lower priority, and those of the use case with the most requests.
-// spec: GW-36
-// spec: GW-79
-#[rstest]
-#[case::priority("critical", RoutingError::ReplacedByPriority, "evicted-priority")]
-#[case::fairness("b", RoutingError::ReplacedByFairness, "evicted-queue-pressure")]
-#[case::same_use_case("a", RoutingError::QueueFull, "rejected-saturated")]
-#[tokio::test(start_paused = true)]
-async fn replaced_requests_are_rejected_with_a_reason(
-    #[case] model: &str,
-    #[case] error: PoolError,
-    #[case] reason: &str,
-) {
-    let limits = QueueLimits::default();
-    let (scheduler, _) = busy_scheduler(QueueLimits { size: QueueSize { max_requests: 2, ..limits.size }, ..limits });
-    let first = admit_model(&scheduler, "a", 10).await.unwrap();
-    let admit_and_end = async |model: &str| admit_model(&scheduler, model, 10).await.map(drop);
-    let waiting = join_all(["a", "a"].map(&admit_and_end));
-    let new = admit_and_end(model);
-    let end = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drop(first);
-    };
-    let results = async {
-        let (waiting, new, ()) = tokio::join!(waiting, new, end);
-        waiting.into_iter().chain([new]).filter_map(Result::err).collect::<Vec<_>>()
-    };
-    let errors = tokio::time::timeout(Duration::from_secs(60), results).await.unwrap();
-    let replaced = error(only_pool(&scheduler).key.clone());
-    assert_eq!(errors.first(), Some(&replaced));
-    let response = OpenAiError::from(replaced);
-    assert_eq!(response.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(response.headers, [("retry-after", "1"), ("x-llm-d-request-dropped-reason", reason)]);
-}
-
-/// A client that does not wait any more leaves the queue. Another endpoint, or the end of the pool, ends the wait.
-#[tokio::test(start_paused = true)]
-async fn queue_follows_clients_and_pools() {
-    let (scheduler, _) = busy_scheduler(QueueLimits::default());
-    let _first = admit_model(&scheduler, "a", 10).await.unwrap();
-    let mut left = Box::pin(admit_model(&scheduler, "a", 10));
-    assert!((&mut left).now_or_never().is_none());
-    drop(left);
-
-    let mut waiting = Box::pin(admit_model(&scheduler, "b", 10));
-    assert!((&mut waiting).now_or_never().is_none());
-    let pool = only_pool(&scheduler);
-    let endpoints = pool.ready_endpoints.iter().cloned().chain([Arc::new(endpoint(2))]).collect();
-    scheduler.replace_endpoints(vec![Arc::new(pool.with_endpoints(endpoints, 2))]);
-    assert_eq!(pod(&waiting.await.unwrap()), "pod-2");
-
-    let _second = admit_model(&scheduler, "a", 10).await.unwrap();
-    let pool = only_pool(&scheduler);
-    scheduler.replace_endpoints(vec![Arc::new(pool.with_endpoints(pool.ready_endpoints[..1].to_vec(), 1))]);
-    let waiting = admit_model(&scheduler, "b", 10);
-    let remove = async { scheduler.replace(Vec::new()) };
-    let (result, ()) = tokio::join!(waiting, remove);
-    assert_eq!(result.map(drop), Err(RoutingError::PoolNotFound(pool.key.clone())));
 }
