@@ -141,10 +141,23 @@ async fn send(server: &Server, method: &str, uri: &str, accept: &str, body: Valu
     let request = http::Request::builder().method(method).uri(uri).header("Accept", accept);
     let request = request.header("Content-Type", "application/merge-patch+json");
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let response = crate::client(server).send(request.body(Body::from(body.into_bytes())).unwrap()).await.unwrap();
+    let client = crate::client(server);
+    let response = advance_slowly(client.send(request.body(Body::from(body.into_bytes())).unwrap())).await.unwrap();
     let code = response.status().as_u16();
-    let _ = tokio::time::timeout(Duration::from_secs(60), response.into_body().collect()).await;
+    let body = tokio::time::timeout(Duration::from_secs(60), response.into_body().collect());
+    let _ = advance_slowly(body).await;
     code
+}
+
+/// Awaits `future` without a timeout. Paused time advances while other threads work (the journal, readers of files), so the
+/// wait is divided into seconds: otherwise the end of a very long period could be next.
+async fn advance_slowly<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Ok(output) = tokio::time::timeout(Duration::from_secs(1), &mut future).await {
+            return output;
+        }
+    }
 }
 
 /// Lets `seconds` of paused time pass in steps, each after the journal and all tasks have handled earlier writes.
@@ -252,8 +265,6 @@ fn node() -> Value {
         "status": {"allocatable": {"cpu": "64", "memory": "512Gi", "pods": "110"}}})
 }
 
-/// Waits for a condition, without a timeout. Paused time advances while the journal thread works, so the wait is divided
-/// into seconds: otherwise the end of a very long period could be next.
 async fn wait_until(server: &Server, predicate: impl Fn(&Server) -> bool) {
     while !predicate(server) {
         tokio::time::sleep(Duration::from_secs(1)).await;
