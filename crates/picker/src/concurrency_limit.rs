@@ -50,21 +50,33 @@ pub(crate) struct Load {
 
 impl Default for ConcurrencyLimit {
     fn default() -> Self {
-        Self {
-            limit: INITIAL_LIMIT,
-            growth: 1,
-            running_while_others_waited: None,
-            learned: None,
-            hold: MIN_HOLD,
-            hold_until: None,
-        }
+        Self::new(INITIAL_LIMIT)
     }
 }
 
 impl ConcurrencyLimit {
+    /// Returns the limit of an engine of which nothing is known yet.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, growth: 1, running_while_others_waited: None, learned: None, hold: MIN_HOLD, hold_until: None }
+    }
+
+    /// Returns the limit if reports of the engine have shown it.
+    pub(crate) fn learned(&self) -> Option<usize> {
+        self.learned.map(|_| self.limit)
+    }
+
     /// Returns how many requests may be in flight, at least 1.
     pub(crate) fn get(&self) -> usize {
         self.limit
+    }
+
+    /// Returns how many requests of this process may be in flight, at least 1, while others send requests to the engine as well: what
+    /// they leave, but not less than its share of all requests and one more. So several processes that send as many as they can exceed
+    /// the limit by one or two requests each, and one that sends none yet comes to its share.
+    pub(crate) fn share(&self, own: usize, others: usize) -> usize {
+        let (own, all) = (own as f64 + 1.0, own as f64 + others as f64 + 1.0);
+        let share = (self.limit as f64 * own / all).ceil() as usize;
+        self.limit.saturating_sub(others).max(share)
     }
 
     /// Learns from a report of the engine.
@@ -185,6 +197,33 @@ mod tests {
             limit.record(Load { running: 3, waiting, peak: 103 }, Instant::now());
         }
         assert_eq!(limit.get(), INITIAL_LIMIT);
+    }
+
+    /// Columns: requests of this process and of others at an engine that runs ten, and how many this process may send.
+    #[rstest]
+    #[case::alone(7, 0, 10)]
+    #[case::others_leave_room(2, 3, 7)]
+    #[case::others_occupy_the_engine(0, 10, 1)]
+    #[case::others_overload_the_engine(0, 1_000, 1)]
+    #[case::equal(5, 5, 6)]
+    #[case::largest(usize::MAX, usize::MAX, 5)]
+    fn others_leave_a_share(#[case] own: usize, #[case] others: usize, #[case] expect: usize) {
+        assert_eq!(ConcurrencyLimit::new(10).share(own, others), expect);
+    }
+
+    /// Processes that send as many requests as they can have similar shares after some reports.
+    #[rstest]
+    #[case::two(&[32, 0])]
+    #[case::three(&[0, 20, 12])]
+    fn processes_share_an_engine(#[case] first: &[usize]) {
+        let (limit, mut requests) = (ConcurrencyLimit::new(32), first.to_vec());
+        for _ in 0..60 {
+            let total: usize = requests.iter().sum();
+            requests.iter_mut().for_each(|own| *own = limit.share(*own, total - *own));
+            assert!(requests.iter().sum::<usize>() <= 32 + 2 * requests.len(), "{requests:?}");
+        }
+        let (min, max) = (requests.iter().min().unwrap(), requests.iter().max().unwrap());
+        assert!(max <= &(2 * min), "{requests:?}");
     }
 
     #[test]

@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// Tokens that a flow may use per round.
 const QUANTUM: u64 = 1_024;
 
-/// Maximum number of flows per priority. Clients choose the names of models without a use case; those beyond share the
-/// last flow.
+/// Maximum number of named flows per priority. Clients choose the names of models without a use case; those beyond share
+/// [`OVERFLOW`].
 const MAX_FLOWS: usize = 256;
+
+/// Name of the flow that those beyond [`MAX_FLOWS`] share.
+const OVERFLOW: &str = "";
 
 /// Limits of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +73,39 @@ struct Entry<T> {
     value: T,
 }
 
+/// Number of requests, and size of their bodies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Load {
+    requests: usize,
+    bytes: u64,
+}
+
+// === impl Load ===
+
+impl Load {
+    fn with(self, bytes: u64) -> Self {
+        Self { requests: self.requests.saturating_add(1), bytes: self.bytes.saturating_add(bytes) }
+    }
+
+    fn without(self, bytes: u64) -> Self {
+        Self { requests: self.requests.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) }
+    }
+
+    /// Returns the part of the load beyond `size`.
+    fn beyond(self, QueueSize { max_requests, max_bytes }: QueueSize) -> Self {
+        Self { requests: self.requests.saturating_sub(max_requests), bytes: self.bytes.saturating_sub(max_bytes) }
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Returns the part of the load of which there is too much: bytes, otherwise requests.
+    fn part_of(self, excess: Self) -> u64 {
+        if excess.bytes > 0 { self.bytes } else { self.requests as u64 }
+    }
+}
+
 // === impl RequestQueue ===
 
 impl<T> Default for RequestQueue<T> {
@@ -84,8 +120,13 @@ impl<T> RequestQueue<T> {
         self.requests
     }
 
+    /// Returns the size of all bodies.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Adds a request. If the queue is full, it replaces others: those with the lowest priority, and of these the newest ones of the
-    /// flow with the most requests. Returns the values of the replaced requests.
+    /// flow with the most requests, or with the most bytes if these exceed the size. Returns the values of the replaced requests.
     ///
     /// # Errors
     /// [`QueueFull`], and no request is replaced.
@@ -95,26 +136,21 @@ impl<T> RequestQueue<T> {
         value: T,
         size: QueueSize,
     ) -> Result<(RequestId, Vec<T>), QueueFull> {
-        let mut shed: Vec<(i32, String, Entry<T>)> = Vec::new();
-        while !self.fits(request.bytes, size) {
-            match self.victim(&request).and_then(|id| self.take(id)) {
-                Some(victim) => shed.push(victim),
-                None => {
-                    shed.into_iter().rev().for_each(|(priority, flow, entry)| self.insert(priority, &flow, entry));
-                    return Err(QueueFull);
-                }
-            }
-        }
+        let victims = self.victims(&request, size).ok_or(QueueFull)?;
+        let replaced = victims.into_iter().filter_map(|id| self.remove(id)).collect();
         let id = RequestId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         let entry = Entry { id, tokens: request.tokens, bytes: request.bytes, value };
         self.insert(request.priority, request.flow, entry);
-        Ok((id, shed.into_iter().map(|(.., entry)| entry.value).collect()))
+        Ok((id, replaced))
     }
 
     /// Removes a request. Returns its value, `None` if it is not queued any more.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<T> {
-        self.take(id).map(|(.., entry)| entry.value)
+        let taken = self.bands.iter_mut().find_map(|(priority, band)| Some((*priority, band.take(id)?)));
+        let (priority, entry) = taken?;
+        self.record_removal(&entry, priority);
+        Some(entry.value)
     }
 
     /// Removes all requests and returns their values.
@@ -139,34 +175,35 @@ impl<T> RequestQueue<T> {
         None
     }
 
-    fn fits(&self, bytes: u64, size: QueueSize) -> bool {
-        self.requests < size.max_requests && self.bytes.saturating_add(bytes) <= size.max_bytes
-    }
-
-    /// Returns which request is shed for `request`.
-    fn victim(&self, request: &QueuedRequest<'_>) -> Option<RequestId> {
-        let (priority, band) = self.bands.first_key_value()?;
-        let longest = band.0.iter().max_by_key(|flow| flow.requests.len())?;
-        let is_shed = match priority.cmp(&request.priority) {
-            std::cmp::Ordering::Less => true,
-            std::cmp::Ordering::Equal => longest.requests.len() > band.length_of(request.flow),
-            std::cmp::Ordering::Greater => false,
-        };
-        longest.requests.back().filter(|_| is_shed).map(|entry| entry.id)
+    /// Returns which requests are shed for `request`, `None` if those that may be shed leave too little room.
+    fn victims(&self, request: &QueuedRequest<'_>, size: QueueSize) -> Option<Vec<RequestId>> {
+        let mut excess = Load { requests: self.requests, bytes: self.bytes }.with(request.bytes).beyond(size);
+        let mut victims = Vec::new();
+        for (priority, band) in self.bands.range(..=request.priority) {
+            if excess.is_empty() {
+                break;
+            }
+            let mut flows: Vec<_> = band.0.iter().map(|flow| (flow.load(), flow.requests.iter().rev())).collect();
+            // Requests of the same priority are shed as long as their flow has more than the one of this request.
+            let own = (*priority == request.priority).then(|| band.load_of(request.flow).with(request.bytes));
+            while !excess.is_empty() {
+                let Some((load, newest)) = flows.iter_mut().max_by_key(|(load, _)| load.part_of(excess)) else { break };
+                if own.is_some_and(|own| load.part_of(excess) <= own.part_of(excess)) {
+                    break;
+                }
+                let Some(entry) = newest.next() else { break };
+                victims.push(entry.id);
+                *load = load.without(entry.bytes);
+                excess = excess.without(entry.bytes);
+            }
+        }
+        excess.is_empty().then_some(victims)
     }
 
     fn insert(&mut self, priority: i32, flow: &str, entry: Entry<T>) {
         self.requests = self.requests.saturating_add(1);
         self.bytes = self.bytes.saturating_add(entry.bytes);
         self.bands.entry(priority).or_insert_with(|| Band(VecDeque::new())).push(flow, entry);
-    }
-
-    /// Removes a request. Returns its priority, its flow and itself.
-    fn take(&mut self, id: RequestId) -> Option<(i32, String, Entry<T>)> {
-        let taken = self.bands.iter_mut().find_map(|(priority, band)| Some((*priority, band.take(id)?)));
-        let (priority, (flow, entry)) = taken?;
-        self.record_removal(&entry, priority);
-        Some((priority, flow, entry))
     }
 
     /// Records that an entry was removed from the band of `priority`.
@@ -184,17 +221,23 @@ impl<T> RequestQueue<T> {
 impl<T> Band<T> {
     /// Adds an entry that is newer than all others of its flow.
     fn push(&mut self, name: &str, entry: Entry<T>) {
-        let existing = self.0.iter().position(|flow| flow.name == name);
-        let position = existing.or_else(|| (self.0.len() >= MAX_FLOWS).then(|| self.0.len().saturating_sub(1)));
-        match position.and_then(|position| self.0.get_mut(position)) {
+        let name = self.flow_name(name);
+        match self.0.iter_mut().find(|flow| flow.name == name) {
             Some(flow) => flow.requests.push_back(entry),
             None => self.0.push_back(Flow { name: name.to_owned(), deficit: 0, requests: [entry].into() }),
         }
     }
 
-    /// Returns the number of requests of a flow.
-    fn length_of(&self, name: &str) -> usize {
-        self.0.iter().find(|flow| flow.name == name).map_or(0, |flow| flow.requests.len())
+    /// Returns the name of the flow for requests that name `name`.
+    fn flow_name<'a>(&self, name: &'a str) -> &'a str {
+        let has_room = self.0.len() < MAX_FLOWS || self.0.iter().any(|flow| flow.name == name);
+        if has_room { name } else { OVERFLOW }
+    }
+
+    /// Returns the load of the flow for requests that name `name`.
+    fn load_of(&self, name: &str) -> Load {
+        let name = self.flow_name(name);
+        self.0.iter().find(|flow| flow.name == name).map_or(Load::default(), Flow::load)
     }
 
     /// Returns the positions of the flows in the order in which deficit round robin serves their first requests, and how many quanta
@@ -226,22 +269,27 @@ impl<T> Band<T> {
         Some(entry)
     }
 
-    /// Removes a request. Returns its flow and itself.
-    fn take(&mut self, id: RequestId) -> Option<(String, Entry<T>)> {
+    /// Removes a request.
+    fn take(&mut self, id: RequestId) -> Option<Entry<T>> {
         let position = |flow: &Flow<T>| flow.requests.binary_search_by_key(&id, |entry| entry.id).ok();
         let (index, position) = self.0.iter().enumerate().find_map(|(index, flow)| Some((index, position(flow)?)))?;
         let flow = self.0.get_mut(index)?;
-        let (name, entry) = (flow.name.clone(), flow.requests.remove(position)?);
+        let entry = flow.requests.remove(position)?;
         if flow.requests.is_empty() {
             self.0.remove(index);
         }
-        Some((name, entry))
+        Some(entry)
     }
 }
 
 // === impl Flow ===
 
 impl<T> Flow<T> {
+    fn load(&self) -> Load {
+        let bytes = self.requests.iter().map(|entry| entry.bytes).fold(0, u64::saturating_add);
+        Load { requests: self.requests.len(), bytes }
+    }
+
     /// Returns the tokens of the first request.
     fn next_tokens(&self) -> u64 {
         self.requests.front().map_or(0, |entry| entry.tokens)
@@ -368,6 +416,30 @@ mod tests {
         assert_eq!(dispatch_all(&mut queue, |_| true), ["x1", "x2", "y1", "y2"]);
     }
 
+    /// Otherwise two flows would replace each other's requests, and none would be served.
+    #[test]
+    fn flows_that_differ_by_one_request_replace_nothing() {
+        let mut queue = RequestQueue::default();
+        let size = QueueSize { max_requests: 3, ..SIZE };
+        for (flow, value) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
+            queue.push(request(0, flow, 1, 1), value, size).unwrap();
+        }
+        assert_eq!(queue.push(request(0, "y", 1, 1), "y2", size), Err(QueueFull));
+        assert_eq!(queue.push(request(0, "z", 1, 1), "z1", size).unwrap().1, ["x2"]);
+    }
+
+    /// One large request occupies more than many small ones.
+    #[test]
+    fn bytes_are_shed_from_the_flow_with_the_most_bytes() {
+        let mut queue = RequestQueue::default();
+        for (flow, bytes, value) in [("small", 5, "s1"), ("small", 5, "s2"), ("large", 85, "l1")] {
+            queue.push(request(0, flow, 1, bytes), value, SIZE).unwrap();
+        }
+        assert_eq!(queue.push(request(0, "small", 1, 6), "s3", SIZE).unwrap().1, ["l1"]);
+        assert_eq!(queue.push(request(0, "large", 1, 85), "l2", SIZE), Err(QueueFull));
+        assert_eq!(queue.bytes(), 16);
+    }
+
     #[test]
     fn requests_are_removed_by_id() {
         let mut queue = RequestQueue::default();
@@ -387,7 +459,11 @@ mod tests {
         for number in 0..2 * MAX_FLOWS {
             queue.push(request(-10, &number.to_string(), 1, 0), number, size).unwrap();
         }
-        assert_eq!(queue.bands[&-10].0.len(), MAX_FLOWS);
+        assert_eq!(queue.bands[&-10].0.len(), MAX_FLOWS + 1);
+        let full = QueueSize { max_requests: 2 * MAX_FLOWS, max_bytes: 0 };
+        let newest = vec![2 * MAX_FLOWS - 1];
+        assert_eq!(queue.push(request(-10, "0", 1, 0), 0, full).map(|(_, shed)| shed), Ok(newest));
+        assert_eq!(queue.push(request(-10, "further", 1, 0), 0, full), Err(QueueFull), "it shares the longest flow");
         let dispatched: Vec<usize> =
             std::iter::from_fn(|| queue.dispatch(|_| Some(()))).map(|(value, ())| value).collect();
         assert_eq!(dispatched.len(), 2 * MAX_FLOWS);
