@@ -76,7 +76,7 @@ impl EndpointPicker {
     pub fn new(pool: NamespacedName, policy: SchedulingPolicy, request_memory: usize, seed: u64) -> Self {
         Self {
             pool,
-            scheduler: Arc::new(Scheduler::new(policy, seed)),
+            scheduler: Arc::new(Scheduler::new(policy, seed).with_request_memory(request_memory)),
             metrics: Metrics::new(),
             draining: AtomicBool::new(false),
             shutdown: CancellationToken::new(),

@@ -8,7 +8,7 @@ use std::{
 
 use supervisor::Supervisor;
 
-use crate::{endpoint::Endpoint, endpoint_state::EndpointState, scrape::Scraper};
+use crate::{concurrency_limit::ConcurrencyLimit, endpoint::Endpoint, endpoint_state::EndpointState, scrape::Scraper};
 
 /// The states of the endpoints. A state lives as long as a pool or a request refers to it.
 #[derive(Default)]
@@ -42,9 +42,10 @@ impl EndpointRegistry {
         })
     }
 
-    /// Scrapes an endpoint from now on, in a task of `supervisor`.
-    pub(crate) fn scrape(&self, endpoint: &Endpoint, supervisor: &Supervisor) {
+    /// Scrapes an endpoint from now on, in a task of `supervisor`. Its limit is `similar` until its first report.
+    pub(crate) fn scrape(&self, endpoint: &Endpoint, similar: &ConcurrencyLimit, supervisor: &Supervisor) {
         if endpoint.state.begin_scraping() {
+            endpoint.state.assume_limit(similar.clone());
             self.scraper.start(endpoint.address, &endpoint.state, supervisor);
         }
     }

@@ -2,7 +2,10 @@
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    atomic::{
+        AtomicBool, AtomicU64, AtomicUsize,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use api::inference::ModelServer;
@@ -32,7 +35,7 @@ pub struct EndpointState {
     remaining_tokens: AtomicU64,
     /// Highest number of requests in flight since the last report.
     peak_requests: AtomicUsize,
-    /// How many requests of this process the engine runs at the same time, 0 as long as that is unknown.
+    /// How many requests of this process the engine runs at the same time, 0 if it does not report that.
     request_limit: AtomicUsize,
     concurrency: Mutex<ConcurrencyLimit>,
     /// The queues of pools with this endpoint in which requests wait.
@@ -129,7 +132,22 @@ impl EndpointState {
     /// Returns whether another request would wait in the engine.
     pub(crate) fn is_saturated(&self) -> bool {
         let limit = self.request_limit.load(Relaxed);
-        limit > 0 && self.requests() >= limit
+        // Ordered after the addition of a listener, which otherwise might miss the end of a request.
+        limit > 0 && self.requests.load(SeqCst) >= limit
+    }
+
+    /// Returns how many requests the engine runs at the same time, if its reports have shown it.
+    pub(crate) fn learned_limit(&self) -> Option<usize> {
+        self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).learned()
+    }
+
+    /// Uses a limit until the first report of the engine, so that it does not get all waiting requests at once.
+    pub(crate) fn assume_limit(&self, limit: ConcurrencyLimit) {
+        let last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_report.is_none() {
+            self.request_limit.store(limit.get(), Relaxed);
+            *self.concurrency.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+        }
     }
 
     /// Calls `listener` when the engine may run more requests, until it is dropped.
@@ -138,12 +156,12 @@ impl EndpointState {
         if !listeners.iter().any(|existing| std::ptr::addr_eq(existing.as_ptr(), listener.as_ptr())) {
             listeners.retain(|existing| existing.strong_count() > 0);
             listeners.push(Weak::clone(listener));
-            self.has_capacity_listeners.store(true, Relaxed);
+            self.has_capacity_listeners.store(true, SeqCst);
         }
     }
 
     fn notify_capacity_listeners(&self) {
-        if self.has_capacity_listeners.load(Relaxed) {
+        if self.has_capacity_listeners.load(SeqCst) {
             let listeners = {
                 let mut listeners = self.capacity_listeners.lock().unwrap_or_else(PoisonError::into_inner);
                 // The first one takes the capacity, so another one is first the next time.
@@ -207,15 +225,26 @@ impl EndpointState {
         self.notify_capacity_listeners();
     }
 
+    /// Records that the engine did not report: the requests of others are unknown, and its limit too if it never reported it.
+    pub(crate) fn record_missing_report(&self) {
+        let last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_limited = last_report.as_ref().is_some_and(|report| report.metrics.capacity().is_some());
+        let limit = || self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).get();
+        self.request_limit.store(if is_limited { limit() } else { 0 }, Relaxed);
+        drop(last_report);
+        self.notify_capacity_listeners();
+    }
+
     fn learn_limit(&self, report: &MetricsReport) {
-        let Some((running, waiting)) = report.metrics.capacity() else { return };
+        let Some((running, waiting)) = report.metrics.capacity() else {
+            self.request_limit.store(0, Relaxed);
+            return;
+        };
         let others = report.other_requests() as usize;
         let peak = report.peak_requests.saturating_add(others);
         let mut concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
         concurrency.record(Load { running, waiting, peak }, report.time);
-        // The report may be outdated soon, so the requests of others leave at least half of the engine.
-        let limit = concurrency.get();
-        self.request_limit.store(limit.saturating_sub(others).max(limit.div_ceil(2)), Relaxed);
+        self.request_limit.store(concurrency.share(report.own_requests, others), Relaxed);
     }
 
     /// Returns whether the last scrape could not connect to the endpoint, although the Pod is still reported as ready.
@@ -250,7 +279,7 @@ impl Drop for InFlight {
         self.record_first_byte();
         self.state.remaining_tokens.fetch_sub(self.output_tokens, Relaxed);
         self.state.tokens.fetch_sub(self.tokens, Relaxed);
-        self.state.requests.fetch_sub(1, Relaxed);
+        self.state.requests.fetch_sub(1, SeqCst);
         self.state.notify_capacity_listeners();
     }
 }
@@ -268,6 +297,8 @@ impl MetricsReport {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn metrics(running: f64, waiting: f64) -> EngineMetrics {
@@ -292,7 +323,7 @@ mod tests {
         assert_eq!(other_requests(&state, EngineMetrics::default()), 0.0, "an engine without metrics");
     }
 
-    /// The engine runs three requests; two of another client take at most half of it.
+    /// The engine runs three requests, and two of another client wait. The share of this process is two requests.
     #[test]
     fn endpoint_is_saturated_at_the_limit_that_it_reported() {
         let state = Arc::new(EndpointState::default());
@@ -308,8 +339,30 @@ mod tests {
         };
         assert_eq!([(); 2].map(|()| saturated()), [true, false]);
         assert_eq!(state.requests(), 1);
+        own.extend((0..9).map(|_| state.begin(10)));
         state.record_metrics(EngineMetrics::default(), Instant::now());
-        assert!(!state.is_saturated());
+        assert!(!state.is_saturated(), "the engine reports nothing any more");
+    }
+
+    /// Columns: number of requests in flight, and whether the endpoint is saturated before and after its first report.
+    #[rstest]
+    #[case::below_the_limit(7, [false, false])]
+    #[case::at_the_limit(8, [true, false])]
+    #[case::beyond_the_limit(9, [true, false])]
+    fn limit_is_assumed_until_the_first_report(#[case] requests: usize, #[case] expect: [bool; 2]) {
+        let state = Arc::new(EndpointState::default());
+        state.assume_limit(ConcurrencyLimit::new(8));
+        let _own: Vec<InFlight> = (0..requests).map(|_| state.begin(10)).collect();
+        let before = state.is_saturated();
+        state.record_missing_report();
+        assert!(!state.is_saturated(), "an engine without metrics has no limit");
+        for _ in 0..2 {
+            state.record_metrics(metrics(requests as f64, 0.0), Instant::now());
+        }
+        assert_eq!([before, state.is_saturated()], expect);
+        assert_eq!(state.learned_limit(), None);
+        state.assume_limit(ConcurrencyLimit::new(1));
+        assert!(!state.is_saturated(), "its reports are known");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Selects an endpoint for each request, for both frontends.
 
 mod admission_request;
+mod current_snapshot;
 mod interruptions;
 mod model_route;
 #[cfg(test)]
@@ -14,7 +15,7 @@ mod tests;
 use std::{
     collections::HashSet,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use fastrand::Rng;
@@ -22,6 +23,7 @@ use supervisor::{Supervisor, TaskStatuses};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    concurrency_limit::ConcurrencyLimit,
     endpoint::Endpoint,
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
@@ -30,9 +32,11 @@ use crate::{
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
     prefix_index::PrefixIndex,
+    request::DEFAULT_REQUEST_MEMORY,
     routing_error::RoutingError,
     snapshot::{Pool, Snapshot},
 };
+use current_snapshot::CurrentSnapshot;
 use interruptions::Interruptions;
 use model_route::ModelRoute;
 use pool_queues::PoolQueues;
@@ -52,7 +56,7 @@ enum Admission {
 /// Scheduling core of a process. The watches of pools and Pods update its snapshot; the frontends ask it to
 /// [admit](Scheduler::admit) requests.
 pub struct Scheduler {
-    snapshot: RwLock<Arc<Snapshot>>,
+    snapshot: CurrentSnapshot,
     endpoints: EndpointRegistry,
     /// Prompts that the endpoints of all pools have presumably cached.
     prefix_index: Arc<PrefixIndex>,
@@ -74,15 +78,16 @@ pub struct Scheduler {
 impl Scheduler {
     /// Returns a scheduler without pools. `seed` makes random selections reproducible.
     pub fn new(default_policy: SchedulingPolicy, seed: u64) -> Self {
+        let snapshot = CurrentSnapshot::default();
         Self {
-            snapshot: RwLock::default(),
+            queues: PoolQueues::new(snapshot.clone(), DEFAULT_REQUEST_MEMORY),
+            snapshot,
             endpoints: EndpointRegistry::default(),
             prefix_index: Arc::default(),
             default_policy,
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
-            queues: PoolQueues::default(),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
@@ -93,6 +98,12 @@ impl Scheduler {
     #[must_use]
     pub fn with_default_namespace(self, default_namespace: String) -> Self {
         Self { default_namespace, ..self }
+    }
+
+    /// Returns the scheduler for frontends with this memory for the bodies of requests in bytes. Those that wait occupy a part of it.
+    #[must_use]
+    pub fn with_request_memory(self, bytes: usize) -> Self {
+        Self { queues: PoolQueues::new(self.snapshot.clone(), bytes), ..self }
     }
 
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
@@ -110,7 +121,7 @@ impl Scheduler {
         removed.for_each(|(_, pool)| log_changes(Some(pool), None));
         self.interruptions.update_all(&old, &new);
         self.publish(new);
-        self.queues.update_all(&self.snapshot());
+        self.queues.update_all();
     }
 
     /// Replaces the endpoints of some pools atomically, like [`Self::replace`].
@@ -119,7 +130,7 @@ impl Scheduler {
         let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
         self.interruptions.update(&pools, &old);
         self.publish(old.with_endpoints_of(&pools));
-        self.queues.update(&pools);
+        self.queues.update(pools.iter().map(|pool| &pool.key));
     }
 
     /// Prepares a pool for the next snapshot: returns it with the scheduling state of the pool of the same name in `old`, and
@@ -139,13 +150,17 @@ impl Scheduler {
             pool.scheduling.retain(|address| state(&pool, address).is_some_and(|new| state(old, address) == Some(new)));
         }
         if pool.scheduling.policy().reads_metrics() {
-            pool.ready_endpoints.iter().for_each(|endpoint| self.endpoints.scrape(endpoint, &self.supervisor));
+            let learned = pool.ready_endpoints.iter().filter_map(|endpoint| endpoint.state.learned_limit()).min();
+            let similar = learned.map_or_else(ConcurrencyLimit::default, ConcurrencyLimit::new);
+            pool.ready_endpoints
+                .iter()
+                .for_each(|endpoint| self.endpoints.scrape(endpoint, &similar, &self.supervisor));
         }
         pool
     }
 
     fn publish(&self, snapshot: Snapshot) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        self.snapshot.set(snapshot);
         self.interruptions.notify_published();
     }
 
@@ -162,7 +177,7 @@ impl Scheduler {
 
     /// Returns the current pools.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+        self.snapshot.get()
     }
 
     /// Returns the state of an endpoint, which all pools share.
@@ -207,9 +222,7 @@ impl Scheduler {
             Admission::Admitted(permit) => Ok(permit),
             Admission::Saturated(route) => {
                 let (bytes, subset) = (request.body.len(), request.subset.cloned());
-                let key = route.pool.key.clone();
-                let current_pool = || self.snapshot().pools.get(&key).cloned();
-                self.queues.wait(route, bytes, subset, self.rng(), current_pool).await
+                self.queues.wait(route, bytes, subset, self.rng()).await
             }
         }
     }
@@ -231,8 +244,8 @@ impl Scheduler {
     fn attempt(&self, request: &AdmissionRequest<'_>) -> Result<Admission, RoutingError> {
         let (start, mut rng) = (Instant::now(), self.rng());
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
-        // While the pool has no endpoint, a request does not wait as long as those that wait for busy engines.
-        if route.pool.is_serving() && self.queues.has_waiting(&route.pool.key) {
+        // While no engine could run it, a request does not wait as long as those that wait for busy engines.
+        if self.queues.has_waiting(&route.pool.key) && route.pool.has_awake_endpoint(start) {
             return Ok(Admission::Saturated(route));
         }
         let eligibility = Eligibility { subset: request.subset, ..Eligibility::default() };

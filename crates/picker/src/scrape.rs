@@ -158,8 +158,10 @@ fn record(result: ScrapeResult, address: SocketAddr, state: &EndpointState) {
             tracing::info!(%address, "endpoint is reachable again");
         }
     }
-    if let ScrapeResult::Metrics(metrics) = result {
-        state.record_metrics(metrics, Instant::now());
+    match result {
+        ScrapeResult::Metrics(metrics) => state.record_metrics(metrics, Instant::now()),
+        ScrapeResult::Failed => state.record_missing_report(),
+        ScrapeResult::NotConnected => {}
     }
 }
 

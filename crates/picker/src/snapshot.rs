@@ -9,6 +9,7 @@ use std::{
 use cluster::NamespacedName;
 use rpds::RedBlackTreeMapSync;
 use smallvec::{SmallVec, smallvec};
+use tokio::time::Instant;
 
 use crate::{
     endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
@@ -104,6 +105,19 @@ impl Pool {
     /// Returns whether an endpoint serves requests.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving_endpoints().next().is_some()
+    }
+
+    /// Returns whether an engine that serves requests does not sleep.
+    pub(crate) fn has_awake_endpoint(&self, now: Instant) -> bool {
+        self.serving_endpoints().any(|endpoint| !endpoint.state.health.is_asleep(now))
+    }
+
+    /// Returns whether an engine to which requests are sent can run another one: a healthy one, or any if there is none.
+    pub(crate) fn has_capacity(&self, now: Instant) -> bool {
+        let awake = || self.serving_endpoints().filter(|endpoint| !endpoint.state.health.is_asleep(now));
+        let is_healthy = |endpoint: &&Arc<Endpoint>| endpoint.state.health.is_available(now);
+        let has_healthy = awake().any(|endpoint| is_healthy(&endpoint));
+        awake().filter(|endpoint| !has_healthy || is_healthy(endpoint)).any(|endpoint| !endpoint.state.is_saturated())
     }
 
     /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown.

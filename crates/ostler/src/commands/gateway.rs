@@ -110,7 +110,8 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let listener = listener::bind(args.listen, "--listen").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
-    let scheduler = Arc::new(scheduler.with_default_namespace(args.default_namespace));
+    let scheduler = scheduler.with_default_namespace(args.default_namespace).with_request_memory(args.request_memory);
+    let scheduler = Arc::new(scheduler);
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     tasks.spawn(

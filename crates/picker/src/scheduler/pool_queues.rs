@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -17,6 +17,7 @@ use tokio::{
 };
 
 use super::{
+    current_snapshot::CurrentSnapshot,
     model_route::ModelRoute,
     permit::Permit,
     selection::{Eligibility, Selection},
@@ -24,26 +25,40 @@ use super::{
 use crate::{
     endpoint_state::CapacityListener,
     endpoint_subset::EndpointSubset,
-    request_queue::{QueueFull, QueuedRequest, RequestId, RequestQueue},
+    request_queue::{QueueFull, QueueSize, QueuedRequest, RequestId, RequestQueue},
     routing_error::RoutingError,
-    snapshot::{Pool, Snapshot},
+    snapshot::Pool,
 };
 
 /// The queues of all pools with requests that had to wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PoolQueues {
     queues: Mutex<BTreeMap<NamespacedName, Arc<PoolQueue>>>,
-    /// Number of requests in all queues, so that requests look for a queue only if there is one.
-    waiting: Arc<AtomicUsize>,
+    snapshot: CurrentSnapshot,
+    waiting: Arc<Waiting>,
+}
+
+/// The requests in all queues.
+#[derive(Debug)]
+struct Waiting {
+    /// Their number, so that requests look for a queue only if there is one.
+    requests: AtomicUsize,
+    /// Size of their bodies.
+    bytes: AtomicU64,
+    /// Memory for the bodies of all requests.
+    memory: u64,
 }
 
 /// The queue of one pool.
 #[derive(Debug)]
 struct PoolQueue {
-    /// The pool of the current snapshot.
-    pool: Mutex<Arc<Pool>>,
+    pool: NamespacedName,
+    snapshot: CurrentSnapshot,
     requests: Mutex<RequestQueue<WaitingRequest>>,
-    waiting_in_all: Arc<AtomicUsize>,
+    /// Number of `requests`.
+    length: AtomicUsize,
+    /// The requests in all queues.
+    waiting: Arc<Waiting>,
 }
 
 /// A request that waits for an engine.
@@ -64,13 +79,18 @@ struct QueuePlace {
 // === impl PoolQueues ===
 
 impl PoolQueues {
-    /// Returns whether requests wait in the queue of `pool`. A new request must not overtake them.
-    pub(super) fn has_waiting(&self, pool: &NamespacedName) -> bool {
-        self.waiting.load(Relaxed) > 0 && self.lock().get(pool).is_some_and(|queue| queue.lock_requests().len() > 0)
+    /// Returns no queues, for frontends with `memory` bytes for the bodies of requests.
+    pub(super) fn new(snapshot: CurrentSnapshot, memory: usize) -> Self {
+        let waiting = Waiting { requests: AtomicUsize::new(0), bytes: AtomicU64::new(0), memory: memory as u64 };
+        Self { queues: Mutex::default(), snapshot, waiting: Arc::new(waiting) }
     }
 
-    /// Waits until an engine of the pool of `route` can run a request with a body of `bytes`. `current_pool` returns this pool in the
-    /// current snapshot.
+    /// Returns whether requests wait in the queue of `pool`. A new request must not overtake them.
+    pub(super) fn has_waiting(&self, pool: &NamespacedName) -> bool {
+        self.waiting.requests.load(SeqCst) > 0 && self.lock().get(pool).is_some_and(|queue| queue.len() > 0)
+    }
+
+    /// Waits until an engine of the pool of `route` can run a request with a body of `bytes`.
     ///
     /// # Errors
     /// The limits of the queue, or the pool does not exist any more.
@@ -80,62 +100,61 @@ impl PoolQueues {
         bytes: usize,
         subset: Option<EndpointSubset>,
         rng: Rng,
-        current_pool: impl Fn() -> Option<Arc<Pool>>,
     ) -> Result<Permit, RoutingError> {
-        let pool = Arc::clone(&route.pool);
-        let queue = self.queue(&pool);
-        // The snapshot may have changed before the queue existed.
-        if let Some(current) = current_pool().filter(|current| !Arc::ptr_eq(current, &queue.pool())) {
-            queue.update(current);
-        }
+        let (key, limit) = (route.pool.key.clone(), route.pool.queue_limits.timeout);
+        let queue = self.queue(&key);
         let (sender, receiver) = oneshot::channel();
         let _place = queue.push(WaitingRequest { route, subset, rng, sender }, bytes)?;
         // An engine may have become free before the request was in the queue.
         queue.dispatch();
-        match timeout(pool.queue_limits.timeout, receiver).await {
+        match timeout(limit, receiver).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(RoutingError::PoolNotFound(pool.key.clone())),
-            Err(_) if !queue.pool().is_serving() => Err(RoutingError::NoEndpointAvailable(pool.key.clone())),
-            Err(_) => Err(RoutingError::QueueTimeout(pool.key.clone())),
+            Ok(Err(_)) => Err(RoutingError::PoolNotFound(key)),
+            Err(_) => match queue.current_pool() {
+                Some(pool) if pool.has_awake_endpoint(Instant::now()) => Err(RoutingError::QueueTimeout(key)),
+                _ => Err(RoutingError::NoEndpointAvailable(key)),
+            },
         }
     }
 
     /// Uses the pools of a new snapshot. Requests to pools that do not exist any more fail.
-    pub(super) fn update_all(&self, snapshot: &Snapshot) {
-        let (existing, removed): (Vec<_>, Vec<_>) = {
+    pub(super) fn update_all(&self) {
+        let snapshot = self.snapshot.get();
+        let queues: Vec<_> = {
             let mut queues = self.lock();
-            let removed = queues.extract_if(.., |key, _| !snapshot.pools.contains_key(key));
-            let removed = removed.map(|(_, queue)| queue).collect();
-            (queues.values().cloned().collect(), removed)
+            let all = queues.values().cloned().collect();
+            queues.retain(|key, _| snapshot.pools.contains_key(key));
+            all
         };
-        for queue in existing {
-            let pool = snapshot.pools.get(&queue.pool().key).cloned();
-            pool.into_iter().for_each(|pool| queue.update(pool));
-        }
-        removed.iter().for_each(|queue| queue.close());
+        queues.iter().for_each(PoolQueue::update);
     }
 
     /// Uses new versions of some pools.
-    pub(super) fn update(&self, pools: &[Arc<Pool>]) {
+    pub(super) fn update<'a>(&self, pools: impl IntoIterator<Item = &'a NamespacedName>) {
         for pool in pools {
-            let queue = self.lock().get(&pool.key).cloned();
-            queue.into_iter().for_each(|queue| queue.update(Arc::clone(pool)));
+            let queue = self.lock().get(pool).cloned();
+            queue.iter().for_each(PoolQueue::update);
         }
     }
 
     /// Returns the queue of a pool, which is created if it does not exist.
-    fn queue(&self, pool: &Arc<Pool>) -> Arc<PoolQueue> {
+    fn queue(&self, pool: &NamespacedName) -> Arc<PoolQueue> {
         let mut queues = self.lock();
-        let queue = queues.entry(pool.key.clone()).or_insert_with(|| {
-            let queue = Arc::new(PoolQueue {
-                pool: Mutex::new(Arc::clone(pool)),
-                requests: Mutex::default(),
-                waiting_in_all: Arc::clone(&self.waiting),
-            });
-            queue.listen();
-            queue
+        if let Some(queue) = queues.get(pool) {
+            return Arc::clone(queue);
+        }
+        let queue = Arc::new(PoolQueue {
+            pool: pool.clone(),
+            snapshot: self.snapshot.clone(),
+            requests: Mutex::default(),
+            length: AtomicUsize::new(0),
+            waiting: Arc::clone(&self.waiting),
         });
-        Arc::clone(queue)
+        queues.insert(pool.clone(), Arc::clone(&queue));
+        drop(queues);
+        // From now on it is updated with the snapshot, which may have changed since the request read it.
+        queue.listen();
+        queue
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Arc<PoolQueue>>> {
@@ -146,38 +165,47 @@ impl PoolQueues {
 // === impl PoolQueue ===
 
 impl PoolQueue {
+    fn len(&self) -> usize {
+        self.length.load(SeqCst)
+    }
+
+    /// Returns the pool of the current snapshot, if it exists.
+    fn current_pool(&self) -> Option<Arc<Pool>> {
+        self.snapshot.get().pools.get(&self.pool).cloned()
+    }
+
     /// Adds a request. Those that it replaces fail.
     fn push(self: &Arc<Self>, request: WaitingRequest, bytes: usize) -> Result<QueuePlace, RoutingError> {
         let ModelRoute { pool, flow, priority, .. } = &request.route;
-        let (pool, flow, priority) = (Arc::clone(pool), flow.clone(), *priority);
+        let (limit, flow, priority) = (pool.queue_limits.size, flow.clone(), *priority);
         let tokens = request.route.computed_tokens();
         let queued = QueuedRequest { priority, flow: &flow, tokens, bytes: bytes as u64 };
         let pushed = {
             let mut requests = self.lock_requests();
-            self.change(&mut requests, |requests| requests.push(queued, request, pool.queue_limits.size))
+            let size = self.waiting.size_of_one_queue(limit, requests.bytes());
+            self.change(&mut requests, |requests| requests.push(queued, request, size))
         };
-        let (id, replaced) = pushed.map_err(|QueueFull| RoutingError::QueueFull(pool.key.clone()))?;
+        let (id, replaced) = pushed.map_err(|QueueFull| RoutingError::QueueFull(self.pool.clone()))?;
         for WaitingRequest { route, sender, .. } in replaced {
             let reason = match route.priority < priority {
                 true => RoutingError::ReplacedByPriority,
                 false => RoutingError::ReplacedByFairness,
             };
             // The client may not wait any more.
-            sender.send(Err(reason(pool.key.clone()))).ok();
+            sender.send(Err(reason(self.pool.clone()))).ok();
         }
         Ok(QueuePlace { queue: Arc::clone(self), id })
     }
 
-    /// Sends waiting requests to engines that can run them.
+    /// Sends waiting requests to engines that can run them. Ends them if the pool does not exist any more.
     fn dispatch(&self) {
-        loop {
-            let pool = self.pool();
-            let has_capacity = || pool.serving_endpoints().any(|endpoint| !endpoint.state.is_saturated());
+        while self.len() > 0 {
+            let Some(pool) = self.current_pool() else { return self.close() };
+            let start = Instant::now();
             let mut requests = self.lock_requests();
-            if requests.len() == 0 || !has_capacity() {
+            if !pool.has_capacity(start) {
                 return;
             }
-            let start = Instant::now();
             let select = |request: &mut WaitingRequest| {
                 let eligibility = Eligibility { subset: request.subset.as_ref(), ..Eligibility::default() };
                 Selection::new(&request.route, &pool, eligibility, &mut request.rng).ok()
@@ -191,23 +219,24 @@ impl PoolQueue {
         }
     }
 
-    /// Changes the queue, and counts the requests of all queues.
+    /// Changes the queue, and records its new length.
     fn change<R>(
         &self,
         requests: &mut RequestQueue<WaitingRequest>,
         change: impl FnOnce(&mut RequestQueue<WaitingRequest>) -> R,
     ) -> R {
-        let before = requests.len();
+        let before = (requests.len(), requests.bytes());
         let result = change(requests);
-        match requests.len().checked_sub(before) {
-            Some(added) => self.waiting_in_all.fetch_add(added, Relaxed),
-            None => self.waiting_in_all.fetch_sub(before.saturating_sub(requests.len()), Relaxed),
-        };
+        let after = (requests.len(), requests.bytes());
+        self.length.store(after.0, SeqCst);
+        // Differences may be negative: both operations wrap around.
+        self.waiting.requests.fetch_add(after.0.wrapping_sub(before.0), SeqCst);
+        self.waiting.bytes.fetch_add(after.1.wrapping_sub(before.1), SeqCst);
         result
     }
 
-    fn update(self: &Arc<Self>, pool: Arc<Pool>) {
-        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = pool;
+    /// Uses the pool of a new snapshot.
+    fn update(self: &Arc<Self>) {
         self.listen();
         self.dispatch();
     }
@@ -215,8 +244,9 @@ impl PoolQueue {
     /// Waits for capacity of all endpoints of the pool.
     fn listen(self: &Arc<Self>) {
         let queue: Arc<dyn CapacityListener> = Arc::clone(self) as _;
-        let listener = Arc::downgrade(&queue);
-        self.pool().ready_endpoints.iter().for_each(|endpoint| endpoint.state.add_capacity_listener(&listener));
+        let (listener, pool) = (Arc::downgrade(&queue), self.current_pool());
+        let endpoints = pool.iter().flat_map(|pool| &pool.ready_endpoints);
+        endpoints.for_each(|endpoint| endpoint.state.add_capacity_listener(&listener));
     }
 
     /// Ends the waiting requests.
@@ -227,10 +257,6 @@ impl PoolQueue {
         drop(closed);
     }
 
-    fn pool(&self) -> Arc<Pool> {
-        Arc::clone(&self.pool.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     fn lock_requests(&self) -> MutexGuard<'_, RequestQueue<WaitingRequest>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,6 +265,17 @@ impl PoolQueue {
 impl CapacityListener for PoolQueue {
     fn capacity_changed(&self) {
         self.dispatch();
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// Returns the size of a queue with `bytes` and this limit. Its bodies occupy no more memory than they leave for those of other
+    /// requests, beside the bodies in other queues.
+    fn size_of_one_queue(&self, limit: QueueSize, bytes: u64) -> QueueSize {
+        let others = self.bytes.load(SeqCst).saturating_sub(bytes);
+        QueueSize { max_bytes: limit.max_bytes.min(self.memory.saturating_sub(others) / 2), ..limit }
     }
 }
 

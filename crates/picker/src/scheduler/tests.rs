@@ -321,6 +321,9 @@ async fn outdated_and_missing_metrics_never_block_a_pool() {
     endpoints[0].state.record_metrics(metrics, Instant::now());
     for (age, expect) in [(0, 0), (10, 0), (60, 20)] {
         tokio::time::advance(Duration::from_secs(age)).await;
+        if age > 0 {
+            endpoints[0].state.record_missing_report();
+        }
         let permits: Vec<Permit> = (0..40).map(|_| admit(&scheduler, 10).unwrap()).collect();
         assert_eq!(permits.iter().filter(|permit| pod(permit) == "pod-1").count().div_ceil(2) * 2, expect);
     }

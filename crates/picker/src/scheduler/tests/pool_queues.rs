@@ -179,3 +179,77 @@ async fn busy_prefiller_is_used() {
     }
     assert!(prefiller.is_saturated() && uses_prefiller(&scheduler));
 }
+
+/// The queue of one pool leaves as much memory as it occupies, and those of two pools as much as each of them.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_waiting_requests_occupy_a_part_of_the_memory() {
+    const BODY_BYTES: usize = 40_000;
+    let (scheduler, first) = busy_scheduler(QueueLimits::default());
+    let scheduler = scheduler.with_request_memory(6 * BODY_BYTES + 6_000);
+    let pool = only_pool(&scheduler);
+    let other = Pool {
+        key: NamespacedName::new("ns", "other"),
+        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
+        ..(*pool).clone()
+    };
+    scheduler.replace(vec![(*pool).clone(), other]);
+    let _busy = first.state.begin(1);
+    let mut waiting = Vec::new();
+    let mut count_waiting = |model: &'static str| {
+        let before = waiting.len();
+        loop {
+            let mut request = Box::pin(admit_model(&scheduler, model, BODY_BYTES / request::BYTES_PER_TOKEN));
+            match (&mut request).now_or_never() {
+                None => waiting.push(request),
+                Some(result) => {
+                    assert!(matches!(result, Err(RoutingError::QueueFull(_))), "{result:?}");
+                    return waiting.len() - before;
+                }
+            }
+        }
+    };
+    assert_eq!(["a", "other"].map(&mut count_waiting), [3, 1]);
+}
+
+/// A new engine starts while requests wait. It gets as many as a similar one runs.
+#[tokio::test(start_paused = true)]
+async fn new_endpoint_has_the_limit_of_the_others() {
+    let (scheduler, first) = busy_scheduler(QueueLimits::default());
+    let _busy = first.state.begin(1);
+    let mut waiting: Vec<_> = (0..9).map(|_| Box::pin(admit_model(&scheduler, "a", 10))).collect();
+    assert!(waiting.iter_mut().all(|request| request.now_or_never().is_none()));
+    let (pool, new) = (only_pool(&scheduler), Arc::new(endpoint(2)));
+    let endpoints = pool.ready_endpoints.iter().cloned().chain([Arc::clone(&new)]).collect();
+    scheduler.replace_endpoints(vec![Arc::new(pool.with_endpoints(endpoints, 2))]);
+    assert_eq!(new.state.requests(), 1);
+    let admitted: Vec<_> = waiting.iter_mut().filter_map(|request| request.now_or_never()).collect();
+    assert_eq!(admitted.into_iter().map(|permit| pod(&permit.unwrap()).to_owned()).collect::<Vec<_>>(), ["pod-2"]);
+}
+
+/// An endpoint of two pools notifies their queues in turns.
+#[tokio::test(start_paused = true)]
+async fn pools_that_share_an_engine_alternate() {
+    let (scheduler, endpoint) = busy_scheduler(QueueLimits::default());
+    let pool = only_pool(&scheduler);
+    let other = Pool {
+        key: NamespacedName::new("ns", "other"),
+        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
+        ..(*pool).clone()
+    };
+    scheduler.replace(vec![(*pool).clone(), other]);
+    let busy = endpoint.state.begin(1);
+    let order = Mutex::new(Vec::new());
+    let send = async |model: &'static str| {
+        let permit = admit_model(&scheduler, model, 10).await.unwrap();
+        order.lock().unwrap().push(model);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(permit);
+    };
+    let end = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drop(busy);
+    };
+    tokio::join!(join_all(["a", "a", "a", "other", "other"].map(send)), end);
+    let order = order.lock().unwrap();
+    assert!(order[..4].windows(2).all(|models| models[0] != models[1]), "{order:?}");
+}
