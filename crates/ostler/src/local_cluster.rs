@@ -23,7 +23,7 @@ use crate::background_tasks::BackgroundTasks;
 use crate::gpu_map;
 use crate::host_node;
 use crate::host_runtime::HostRuntime;
-use crate::metrics_server::{self, MonitoredController};
+use crate::metrics_server::{self, MonitoredController, RenderMetrics};
 use crate::node_devices::NodeDevices;
 use crate::node_groups;
 use crate::node_memories::NodeMemories;
@@ -123,10 +123,14 @@ impl LocalCluster {
         let actuation_options = actuation_options(&client);
         let actuation_health = Arc::clone(&actuation_options.health);
         let metrics_listener = TcpListener::from_std(listeners.metrics)?;
-        spawn_controllers(&mut tasks, &client, options, actuation_options, metrics_listener, &shutdown);
+        let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
+        let scraped = Arc::clone(&scheduler);
+        let gateway_metrics: RenderMetrics = Arc::new(move || scraped.render_metrics());
+        spawn_metrics_server(&mut tasks, metrics_listener, &options, &actuation_options, gateway_metrics, &shutdown);
+        tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
+        tasks.spawn("controller of dual pods", actuation::run_controller(actuation_options, shutdown.clone()));
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
         let (gateway_shutdown, gateway_drained) = (shutdown.child_token(), CancellationToken::new());
-        let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
         let serve =
             picker::serve_gateway(gateway_listener, Arc::clone(&scheduler), gateway_options, gateway_shutdown.clone());
         let drained = gateway_drained.clone().drop_guard();
@@ -183,13 +187,13 @@ fn actuation_options(client: &Client) -> ControllerOptions {
     }
 }
 
-/// Spawns the operator, the controller of dual pods and the server of their metrics.
-fn spawn_controllers(
+/// Spawns the server of the metrics of operator, controller of dual pods and gateway.
+fn spawn_metrics_server(
     tasks: &mut BackgroundTasks,
-    client: &Client,
-    options: operator::Options,
-    actuation_options: ControllerOptions,
     listener: TcpListener,
+    options: &operator::Options,
+    actuation_options: &ControllerOptions,
+    gateway_metrics: RenderMetrics,
     shutdown: &CancellationToken,
 ) {
     let (operator, actuation) = (Arc::clone(&options.metrics), Arc::clone(&actuation_options.metrics));
@@ -205,11 +209,9 @@ fn spawn_controllers(
     ];
     let stop = shutdown.clone();
     tasks.spawn("metrics", async move {
-        metrics_server::serve(listener, controllers, stop).await;
+        metrics_server::serve(listener, controllers, vec![gateway_metrics], stop).await;
         Ok::<_, Infallible>(())
     });
-    tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
-    tasks.spawn("controller of dual pods", actuation::run_controller(actuation_options, shutdown.clone()));
 }
 
 /// Spawns the watch of the backend pools. Returns the scheduler of the gateway.

@@ -25,21 +25,32 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END_OF_METRICS: &str = "# EOF\n";
 
+/// Renders metrics in the OpenMetrics text format.
+pub(crate) type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// What is served of one controller.
 #[derive(Clone)]
 pub(crate) struct MonitoredController {
-    /// Renders its metrics in the OpenMetrics text format.
-    pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Renders its metrics.
+    pub render_metrics: RenderMetrics,
     /// Its health.
     pub health: Arc<Health>,
 }
 
-/// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled.
-pub(crate) async fn serve(listener: TcpListener, controllers: Vec<MonitoredController>, stop: CancellationToken) {
+/// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled. The metrics are those of the
+/// controllers and `further_metrics`.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    controllers: Vec<MonitoredController>,
+    further_metrics: Vec<RenderMetrics>,
+    stop: CancellationToken,
+) {
+    let of_controllers = controllers.iter().map(|controller| Arc::clone(&controller.render_metrics));
+    let metrics: Vec<RenderMetrics> = of_controllers.chain(further_metrics).collect();
     let controllers: Arc<[MonitoredController]> = controllers.into();
-    let [scraped, live, ready] = [(); 3].map(|()| Arc::clone(&controllers));
+    let [live, ready] = [(); 2].map(|()| Arc::clone(&controllers));
     let scrape = move || {
-        let text = render_metrics(&scraped);
+        let text = render_metrics(&metrics);
         async move { ([(CONTENT_TYPE, OPEN_METRICS)], text) }
     };
     let livez = move || async move { probe_response(&live, Health::check_liveness) };
@@ -66,7 +77,7 @@ pub(crate) async fn run_monitored(
 ) -> Result<()> {
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
     // In its own task, so that probes get a response while the controller computes.
-    let serve = async |stop| tokio::spawn(serve(listener, vec![controller], stop)).await.context("metrics");
+    let serve = async |stop| tokio::spawn(serve(listener, vec![controller], Vec::new(), stop)).await.context("metrics");
     run_while_serving(shutdown, run_controller, serve).await
 }
 
@@ -100,10 +111,10 @@ async fn run_while_serving(
     controller.and(metrics)
 }
 
-/// Renders the metrics of all controllers as one page.
-fn render_metrics(controllers: &[MonitoredController]) -> String {
-    let pages = controllers.iter().map(|controller| (controller.render_metrics)());
-    let mut text: String = pages.map(|page| page.trim_end_matches(END_OF_METRICS).to_owned()).collect();
+/// Renders all metrics as one page.
+fn render_metrics(metrics: &[RenderMetrics]) -> String {
+    let mut text: String =
+        metrics.iter().map(|render| render()).map(|page| page.trim_end_matches(END_OF_METRICS).to_owned()).collect();
     text.push_str(END_OF_METRICS);
     text
 }
@@ -184,7 +195,7 @@ mod tests {
             render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
             health: Arc::clone(health),
         });
-        tokio::spawn(serve(listener, controllers.into(), CancellationToken::new()));
+        tokio::spawn(serve(listener, controllers.into(), Vec::new(), CancellationToken::new()));
         address
     }
 

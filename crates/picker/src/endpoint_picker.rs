@@ -8,8 +8,6 @@ mod ext_proc_stream;
 #[cfg(test)]
 mod frontend_equality;
 mod message_reader;
-mod metrics;
-mod metrics_server;
 mod server;
 
 use std::{
@@ -23,11 +21,9 @@ use std::{
 use cluster::NamespacedName;
 use http_server::BodyMemory;
 use supervisor::TaskFailure;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    candidate::Candidate,
     control_fields::ControlFields,
     policy::SchedulingPolicy,
     routing_error::RoutingError,
@@ -36,10 +32,8 @@ use crate::{
     watch::{self, PoolGroup},
 };
 use ext_proc_stream::CompleteRequest;
-use metrics::Metrics;
 
 pub use message_reader::MIN_PICKER_MEMORY;
-pub use metrics_server::serve_metrics;
 pub use server::{ListenerRole, serve_grpc};
 
 /// Frontend of one InferencePool for proxies.
@@ -47,7 +41,6 @@ pub struct EndpointPicker {
     /// Namespace and name of the InferencePool.
     pub pool: NamespacedName,
     scheduler: Arc<Scheduler>,
-    metrics: Metrics,
     draining: AtomicBool,
     /// Cancelled when exchanges with proxies end.
     shutdown: CancellationToken,
@@ -74,10 +67,10 @@ impl EndpointPicker {
     /// Returns a picker without endpoints, with `request_memory` bytes for the bodies of requests and a quarter as much for their
     /// headers. `seed` makes random selections reproducible.
     pub fn new(pool: NamespacedName, policy: SchedulingPolicy, request_memory: usize, seed: u64) -> Self {
+        let scheduler = Scheduler::new(policy, seed).with_request_memory(request_memory);
         Self {
+            scheduler: Arc::new(scheduler.with_default_namespace(pool.namespace.clone())),
             pool,
-            scheduler: Arc::new(Scheduler::new(policy, seed).with_request_memory(request_memory)),
-            metrics: Metrics::new(),
             draining: AtomicBool::new(false),
             shutdown: CancellationToken::new(),
             body_memory: BodyMemory::new(request_memory),
@@ -109,13 +102,9 @@ impl EndpointPicker {
         self.shutdown.cancel();
     }
 
-    /// Returns the metrics in the OpenMetrics text format.
-    pub fn render_metrics(&self) -> String {
-        let (now, pool) = (Instant::now(), self.current_pool());
-        let endpoints = pool.iter().flat_map(|pool| pool.endpoints_with_facts());
-        let candidates: Vec<Candidate> =
-            endpoints.map(|(endpoint, facts)| Candidate::new(endpoint, facts, now)).collect();
-        self.metrics.render(&self.pool.name, &candidates)
+    /// Returns the scheduling core.
+    pub fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
     }
 
     /// Returns the addresses of the ready endpoints in ascending order.
@@ -146,16 +135,10 @@ impl EndpointPicker {
             subset: request.subset.as_ref(),
         };
         let permit = self.scheduler.admit(&admission).await;
-        let permit = permit.map_err(|error| match error {
+        permit.map_err(|error| match error {
             RoutingError::PoolNotFound(pool) => RoutingError::NoEndpointAvailable(pool),
             error => error,
-        })?;
-        self.metrics.record_decision(
-            permit.decision_time,
-            permit.selection.result.cached_bytes,
-            request.info.prompt_bytes(),
-        );
-        Ok(permit)
+        })
     }
 
     /// Returns whether `served` differs from the selected endpoint. If one port forwards to all engines of a Pod, only

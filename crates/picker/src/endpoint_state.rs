@@ -131,9 +131,13 @@ impl EndpointState {
 
     /// Returns whether another request would wait in the engine.
     pub(crate) fn is_saturated(&self) -> bool {
-        let limit = self.request_limit.load(Relaxed);
         // Ordered after the addition of a listener, which otherwise might miss the end of a request.
-        limit > 0 && self.requests.load(SeqCst) >= limit
+        self.request_limit().is_some_and(|limit| self.requests.load(SeqCst) >= limit)
+    }
+
+    /// Returns how many requests of this process the engine runs at the same time, if it is known.
+    pub(crate) fn request_limit(&self) -> Option<usize> {
+        Some(self.request_limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
 
     /// Returns how many requests the engine runs at the same time, if its reports have shown it.

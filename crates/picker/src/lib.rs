@@ -16,11 +16,11 @@
 //!    `control_headers` passes the selection to engines.
 //! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from
 //!    the watched objects, which `pod` reads.
-//! 4. Core: `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
+//! 4. Core: `metrics`; `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
 //! 6. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
-//! 7. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
+//! 7. Shells: `watch`; `metrics_server`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 
@@ -50,6 +50,8 @@ mod gateway;
 mod index;
 mod json_scanner;
 mod kinds;
+mod metrics;
+mod metrics_server;
 mod model_names;
 mod model_rewrite;
 mod openai_error;
@@ -77,13 +79,12 @@ pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use control_fields::ControlFields;
 pub use endpoint::{Endpoint, PromptTokenRange};
-pub use endpoint_picker::{
-    EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, serve_metrics, watch_inference_pool,
-};
+pub use endpoint_picker::{EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, watch_inference_pool};
 pub use endpoint_state::{EndpointState, InFlight};
 pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
 pub use index::MODEL_NAME_SHARED;
+pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;

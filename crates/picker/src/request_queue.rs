@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use cluster::NamespacedName;
+
 /// Tokens that a flow may use per round.
 const QUANTUM: u64 = 1_024;
 
@@ -32,6 +34,21 @@ pub(crate) struct QueuedRequest<'a> {
     /// Estimated tokens that the engine computes.
     pub(crate) tokens: u64,
     /// Size of the body.
+    pub(crate) bytes: u64,
+}
+
+/// Requests of one flow in the queue of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueuedFlow {
+    /// Namespace and name of the pool.
+    pub(crate) pool: NamespacedName,
+    /// Priority of the requests.
+    pub(crate) priority: i32,
+    /// Name of the flow; empty for those that share one.
+    pub(crate) name: String,
+    /// Number of requests.
+    pub(crate) requests: usize,
+    /// Size of their bodies.
     pub(crate) bytes: u64,
 }
 
@@ -123,6 +140,15 @@ impl<T> RequestQueue<T> {
     /// Returns the size of all bodies.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the flows of this queue, that of `pool`, by ascending priority.
+    pub(crate) fn flows(&self, pool: &NamespacedName) -> impl Iterator<Item = QueuedFlow> {
+        let flows = self.bands.iter().flat_map(|(priority, band)| band.0.iter().map(move |flow| (*priority, flow)));
+        flows.map(|(priority, flow)| {
+            let Load { requests, bytes } = flow.load();
+            QueuedFlow { pool: pool.clone(), priority, name: flow.name.clone(), requests, bytes }
+        })
     }
 
     /// Adds a request. If the queue is full, it replaces others: those with the lowest priority, and of these the newest ones of the

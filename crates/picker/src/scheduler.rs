@@ -28,6 +28,7 @@ use crate::{
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
     index::PoolStates,
+    metrics::{Metrics, RunningRequest},
     model_names::DEFAULT_NAMESPACE,
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
@@ -67,6 +68,7 @@ pub struct Scheduler {
     rng: Mutex<Rng>,
     interruptions: Interruptions,
     queues: PoolQueues,
+    pub(crate) metrics: Metrics,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
     /// The tasks that keep the snapshot up to date.
@@ -88,6 +90,7 @@ impl Scheduler {
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
+            metrics: Metrics::new(DEFAULT_NAMESPACE),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
         }
@@ -97,7 +100,7 @@ impl Scheduler {
     /// of other namespaces `NAMESPACE/MODEL`.
     #[must_use]
     pub fn with_default_namespace(self, default_namespace: String) -> Self {
-        Self { default_namespace, ..self }
+        Self { metrics: Metrics::new(&default_namespace), default_namespace, ..self }
     }
 
     /// Returns the scheduler for frontends with this memory for the bodies of requests in bytes. Those that wait occupy a part of it.
@@ -201,11 +204,30 @@ impl Scheduler {
     /// # Errors
     /// No pool serves the model, no endpoint is available, or the limits of the queue.
     pub(crate) async fn admit(&self, request: &AdmissionRequest<'_>) -> Result<Permit, RoutingError> {
-        match self.attempt(request) {
-            Ok(Admission::Admitted(permit)) => Ok(permit),
+        let start = Instant::now();
+        let mut permit = match self.attempt(request) {
+            Ok(Admission::Admitted(permit)) => permit,
             // Few requests wait; the future of the others stays small.
-            result => Box::pin(self.admit_later(request, result)).await,
-        }
+            result => Box::pin(self.admit_later(request, result)).await?,
+        };
+        permit.running = Some(Box::new(self.record_admission(request, &permit, start)));
+        Ok(permit)
+    }
+
+    fn record_admission(&self, request: &AdmissionRequest<'_>, permit: &Permit, start: Instant) -> RunningRequest {
+        let (route, info) = (&permit.route, request.info);
+        let cached_bytes = permit.selection.result.cached_bytes;
+        self.metrics.record_decision(permit.decision_time, cached_bytes, info.prompt_bytes());
+        let model = match request.model {
+            RequestedModel::Name(model) => model,
+            RequestedModel::Target(_) | RequestedModel::Unknown => info.model.as_ref().map_or("", |model| &model.name),
+        };
+        self.metrics.record_request(model, &route.target_model, request.body.len(), start)
+    }
+
+    /// Returns the metrics of all pools in the OpenMetrics text format.
+    pub fn render_metrics(&self) -> String {
+        self.metrics.render(self.snapshot().pools.values(), &self.queues.flows())
     }
 
     /// Admits a request whose first attempt had this result.
@@ -222,7 +244,7 @@ impl Scheduler {
             Admission::Admitted(permit) => Ok(permit),
             Admission::Saturated(route) => {
                 let (bytes, subset) = (request.body.len(), request.subset.cloned());
-                self.queues.wait(route, bytes, subset, self.rng()).await
+                self.queues.wait(route, bytes, subset, self.rng(), &self.metrics).await
             }
         }
     }

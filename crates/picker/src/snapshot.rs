@@ -120,6 +120,16 @@ impl Pool {
         awake().filter(|endpoint| !has_healthy || is_healthy(endpoint)).any(|endpoint| !endpoint.state.is_saturated())
     }
 
+    /// Returns the requests in flight as a fraction of those that the engines run at the same time; `None` if no limit is known.
+    pub(crate) fn saturation(&self) -> Option<f64> {
+        let limits = self.serving_endpoints().filter_map(|endpoint| Some((endpoint, endpoint.state.request_limit()?)));
+        let add = |(requests, all): (f64, f64), (endpoint, limit): (&Arc<Endpoint>, usize)| {
+            (requests + endpoint.state.requests() as f64, all + limit as f64)
+        };
+        let (requests, limit) = limits.fold((0.0, 0.0), add);
+        (limit > 0.0).then(|| requests / limit)
+    }
+
     /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown.
     pub(crate) fn endpoints_serving(&self, model: &str) -> usize {
         self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(model)).count()

@@ -26,6 +26,9 @@ pub(crate) struct GatewayArgs {
     /// Listen on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Serve metrics on this address
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9465")]
+    metrics: SocketAddr,
     /// Complete requests for at most this long after SIGTERM; 0 means no limit
     ///
     /// The gateway closes its listener at once. The grace period of its Pod must be longer. A second signal ends it immediately.
@@ -108,6 +111,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let (certificate, api_keys) = (args.certificate()?, args.api_keys()?);
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
+    let metrics = listener::bind(args.metrics, "--metrics").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
     let scheduler = scheduler.with_default_namespace(args.default_namespace).with_request_memory(args.request_memory);
@@ -126,6 +130,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
         api_keys: api_keys.clone(),
         control_fields: args.control_fields.control_fields(),
     };
+    tasks.spawn("metrics", picker::serve_metrics(metrics, Arc::clone(&scheduler), shutdown.clone()));
     spawn_reload(&mut tasks, certificate, api_keys, &shutdown);
     tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown));
     tasks.run().await?;

@@ -162,7 +162,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     tasks.spawn("InferencePool", watch);
     tasks.spawn("health checks", serve_grpc(health, ListenerRole::Health, Arc::clone(&picker), shutdown.clone()));
     if let Some(metrics) = metrics {
-        tasks.spawn("metrics", serve_metrics(metrics, Arc::clone(&picker), shutdown.clone()));
+        tasks.spawn("metrics", serve_metrics(metrics, Arc::clone(picker.scheduler()), shutdown.clone()));
     }
     if let Some(tls) = tls.clone() {
         let shutdown = shutdown.clone();

@@ -16,7 +16,6 @@ use super::{
     EndpointPicker,
     ext_proc_stream::{Action, CompleteRequest, ExtProcStream, immediate_response, response_body_messages},
     message_reader::{MessageError, MessageReader},
-    metrics::RunningRequest,
 };
 use crate::{
     endpoint_health::RequestOutcome,
@@ -30,13 +29,6 @@ const RESPONSE_CHANNEL_CAPACITY: usize = 16;
 
 /// Messages for the proxy.
 pub(super) type ResponseStream = ReceiverStream<Result<ProcessingResponse, Status>>;
-
-/// A scheduled request whose stream is open.
-struct ScheduledRequest {
-    /// Counts the request as in flight until the proxy ends the stream at the end of the response.
-    permit: Permit,
-    _running: RunningRequest,
-}
 
 /// Processes the stream of one request in a new task: `body` contains the messages of the proxy. The memory of `head` and of
 /// the headers in the messages is reserved until the stream ends.
@@ -71,7 +63,7 @@ where
 
 /// Counts a request without a model as rejected and returns the message for the proxy.
 fn reject(picker: &EndpointPicker, error: &OpenAiError) -> ProcessingResponse {
-    picker.metrics.record_rejection("", "", error.status);
+    picker.scheduler.metrics.record_rejection("", "", error.status);
     immediate_response(error)
 }
 
@@ -85,7 +77,8 @@ where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
     let mut stream = ExtProcStream::new(picker.policy().parser, picker.control_fields);
-    let mut scheduled: Option<ScheduledRequest> = None;
+    // Counts the request as in flight until the proxy ends the stream at the end of the response.
+    let mut scheduled: Option<Permit> = None;
     let mut is_complete = false;
     loop {
         // A response in progress must not end with the picker.
@@ -107,7 +100,7 @@ where
             Err(MessageError::Body(error)) => Action::Reject(error.into()),
         };
         if let (Some(status), Some(scheduled)) = (stream.response_status.take(), &mut scheduled) {
-            record_response(picker, &mut scheduled.permit, status, stream.served_endpoint.take());
+            record_response(picker, scheduled, status, stream.served_endpoint.take());
         }
         let (responses, is_last) = match action {
             Action::Continue => {
@@ -121,7 +114,7 @@ where
                     drop(messages.take_reservation(0));
                 }
                 if let Some(scheduled) = &mut scheduled {
-                    scheduled.permit.record_response_start();
+                    scheduled.record_response_start();
                 }
                 (responses, false)
             }
@@ -144,9 +137,9 @@ where
                     () = sender.closed() => return Ok(()),
                 };
                 match result {
-                    Ok((responses, in_flight)) => {
-                        stream.rewritten = request.rewritten_model(&in_flight.permit.route.target_model);
-                        scheduled = Some(in_flight);
+                    Ok((responses, permit)) => {
+                        stream.rewritten = request.rewritten_model(&permit.route.target_model);
+                        scheduled = Some(permit);
                         (responses, false)
                     }
                     Err(error) => (vec![immediate_response(&error)], true),
@@ -199,24 +192,27 @@ fn body_status(error: &BodyError) -> Status {
     }
 }
 
-/// Schedules a request. Returns the messages for the proxy and the request in flight.
+/// Schedules a request. Returns the messages for the proxy and the admitted request.
 ///
 /// # Errors
 /// The model is unknown, no endpoint is available, or the limits of the queue.
 async fn schedule(
     picker: &EndpointPicker,
     request: &CompleteRequest,
-) -> Result<(Vec<ProcessingResponse>, ScheduledRequest), OpenAiError> {
+) -> Result<(Vec<ProcessingResponse>, Permit), OpenAiError> {
     let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
     let permit = picker.admit(request).await.map_err(|error| {
         let error = OpenAiError::from(error);
-        picker.metrics.record_rejection(model, request.target_model.as_deref().unwrap_or(model), error.status);
+        picker.scheduler.metrics.record_rejection(
+            model,
+            request.target_model.as_deref().unwrap_or(model),
+            error.status,
+        );
         error
     })?;
-    let running = picker.metrics.record_request(model, &permit.route.target_model, request.body.len());
     let responses =
         request.responses(&permit.route.target_model, &permit.selection.result, picker.policy().primary_port);
-    Ok((responses, ScheduledRequest { permit, _running: running }))
+    Ok((responses, permit))
 }
 
 #[cfg(test)]

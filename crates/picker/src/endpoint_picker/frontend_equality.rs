@@ -150,7 +150,7 @@ impl Case {
             if let Some((waiting, usage)) = case.metrics {
                 let (waiting, kv_cache_usage) = (Some(waiting), Some(usage));
                 let metrics = EngineMetrics { waiting, kv_cache_usage, ..EngineMetrics::default() };
-                endpoint.state.record_metrics(metrics, Instant::now());
+                endpoint.state.record_metrics(metrics, tokio::time::Instant::now());
             }
             in_flight.extend(case.tokens_in_flight.map(|tokens| endpoint.state.begin(tokens)));
             endpoints.push(Arc::new(endpoint));

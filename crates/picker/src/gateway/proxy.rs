@@ -2,6 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use cluster::NamespacedName;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use http_server::BodyMemory;
 use hyper::body::Incoming;
@@ -97,20 +98,37 @@ impl Proxy {
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
             Route::Inference { pool, path } => {
                 let access = self.access(request.headers())?;
-                let mut request = read_request(request, pool, &path, &self.body_memory).await?;
-                self.control_fields.check_request_ids(request.headers.get_all(REQUEST_ID_HEADER))?;
-                self.control_fields.check_field(request.info.control_field)?;
-                let snapshot = self.scheduler.snapshot();
-                if !models::allows(&snapshot, request.pool.as_ref(), &request.model.name, &access) {
-                    let (pool, name) = (request.pool.as_ref(), &request.model.name);
-                    return Err(models::model_not_found(&snapshot, pool, name, &access).into());
-                }
-                if self.api_keys.is_some() {
-                    remove_api_key(&mut request.headers);
-                }
+                let request = self.read(request, pool, &path, &access).await;
+                let request =
+                    request.inspect_err(|error| self.scheduler.metrics.record_rejection("", "", error.status))?;
                 self.forward(request, &access).await
             }
         }
+    }
+
+    /// Reads an inference request to `path` that may address a pool.
+    ///
+    /// # Errors
+    /// The request is invalid, or it may not use its model.
+    async fn read(
+        &self,
+        request: Request<Incoming>,
+        pool: Option<NamespacedName>,
+        path: &str,
+        access: &Access,
+    ) -> Result<ProxiedRequest, OpenAiError> {
+        let mut request = read_request(request, pool, path, &self.body_memory).await?;
+        self.control_fields.check_request_ids(request.headers.get_all(REQUEST_ID_HEADER))?;
+        self.control_fields.check_field(request.info.control_field)?;
+        let snapshot = self.scheduler.snapshot();
+        if !models::allows(&snapshot, request.pool.as_ref(), &request.model.name, access) {
+            let (pool, name) = (request.pool.as_ref(), &request.model.name);
+            return Err(models::model_not_found(&snapshot, pool, name, access).into());
+        }
+        if self.api_keys.is_some() {
+            remove_api_key(&mut request.headers);
+        }
+        Ok(request)
     }
 
     /// Returns what a request with these headers may use.
@@ -136,12 +154,7 @@ impl Proxy {
             subset: None,
         };
         let permit = self.scheduler.admit(&admission).await;
-        let mut permit = permit.map_err(|error| match error {
-            RoutingError::ModelNotFound(name) => {
-                models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
-            }
-            error => error,
-        })?;
+        let mut permit = permit.map_err(|error| self.reject(&request, access, error))?;
         let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
             client_model: request.model.name.clone(),
             engine_model: permit.route.target_model.clone(),
@@ -196,6 +209,19 @@ impl Proxy {
             // Few requests are retried; the future of the others stays small.
             Box::pin(self.scheduler.retry(&mut permit)).await?;
         }
+    }
+
+    /// Returns the error for the client of a request that is not admitted, and counts it.
+    fn reject(&self, request: &ProxiedRequest, access: &Access, error: RoutingError) -> OpenAiError {
+        let error = OpenAiError::from(match error {
+            RoutingError::ModelNotFound(name) => {
+                models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
+            }
+            error => error,
+        });
+        let model = &request.model.name;
+        self.scheduler.metrics.record_rejection(model, model, error.status);
+        error
     }
 
     /// Returns the response for the client, with its name of the model if that was `rewritten`.

@@ -10,6 +10,7 @@ use crate::{
     control_headers::destination,
     endpoint::Endpoint,
     endpoint_health::{HealthChange, RequestOutcome},
+    metrics::RunningRequest,
     policy::SchedulingResult,
 };
 
@@ -23,7 +24,9 @@ pub(crate) struct Permit {
     /// Endpoints that failed before.
     pub(super) failed: Vec<SocketAddr>,
     /// How long the selection took, without the time in a queue.
-    pub(crate) decision_time: Duration,
+    pub(super) decision_time: Duration,
+    /// Counts the request as running, and records its duration.
+    pub(super) running: Option<Box<RunningRequest>>,
 }
 
 // === impl Permit ===
@@ -31,7 +34,7 @@ pub(crate) struct Permit {
 impl Permit {
     /// Returns the permit of a request that was sent to no endpoint before.
     pub(super) fn new(route: ModelRoute, selection: Selection, decision_time: Duration) -> Self {
-        Self { route, selection, failed: Vec::new(), decision_time }
+        Self { route, selection, failed: Vec::new(), decision_time, running: None }
     }
 
     /// Returns the number of endpoints to which the request was sent.

@@ -25,7 +25,8 @@ use super::{
 use crate::{
     endpoint_state::CapacityListener,
     endpoint_subset::EndpointSubset,
-    request_queue::{QueueFull, QueueSize, QueuedRequest, RequestId, RequestQueue},
+    metrics::{Metrics, QueueOutcome},
+    request_queue::{QueueFull, QueueSize, QueuedFlow, QueuedRequest, RequestId, RequestQueue},
     routing_error::RoutingError,
     snapshot::Pool,
 };
@@ -85,6 +86,13 @@ impl PoolQueues {
         Self { queues: Mutex::default(), snapshot, waiting: Arc::new(waiting) }
     }
 
+    /// Returns the flows of all queues.
+    pub(super) fn flows(&self) -> Vec<QueuedFlow> {
+        let queues: Vec<_> = self.lock().values().cloned().collect();
+        let flows = |queue: &Arc<PoolQueue>| queue.lock_requests().flows(&queue.pool).collect::<Vec<_>>();
+        queues.iter().flat_map(flows).collect()
+    }
+
     /// Returns whether requests wait in the queue of `pool`. A new request must not overtake them.
     pub(super) fn has_waiting(&self, pool: &NamespacedName) -> bool {
         self.waiting.requests.load(SeqCst) > 0 && self.lock().get(pool).is_some_and(|queue| queue.len() > 0)
@@ -100,19 +108,28 @@ impl PoolQueues {
         bytes: usize,
         subset: Option<EndpointSubset>,
         rng: Rng,
+        metrics: &Metrics,
     ) -> Result<Permit, RoutingError> {
         let (key, limit) = (route.pool.key.clone(), route.pool.queue_limits.timeout);
         let queue = self.queue(&key);
+        let mut timer = metrics.time_queued_request(&key, &route.flow, route.priority);
         let (sender, receiver) = oneshot::channel();
-        let _place = queue.push(WaitingRequest { route, subset, rng, sender }, bytes)?;
+        let pushed = queue.push(WaitingRequest { route, subset, rng, sender }, bytes);
+        let _place = pushed.inspect_err(|_| timer.outcome = QueueOutcome::RejectedCapacity)?;
         // An engine may have become free before the request was in the queue.
         queue.dispatch();
-        match timeout(limit, receiver).await {
+        let result = timeout(limit, receiver).await;
+        timer.outcome = match &result {
+            Ok(Ok(Ok(_))) => QueueOutcome::Dispatched,
+            Ok(_) => QueueOutcome::EvictedOther,
+            Err(_) => QueueOutcome::EvictedTimeout,
+        };
+        match result {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(RoutingError::PoolNotFound(key)),
+            Ok(Err(_)) => Err(RoutingError::PoolNotFound(key.clone())),
             Err(_) => match queue.current_pool() {
-                Some(pool) if pool.has_awake_endpoint(Instant::now()) => Err(RoutingError::QueueTimeout(key)),
-                _ => Err(RoutingError::NoEndpointAvailable(key)),
+                Some(pool) if pool.has_awake_endpoint(Instant::now()) => Err(RoutingError::QueueTimeout(key.clone())),
+                _ => Err(RoutingError::NoEndpointAvailable(key.clone())),
             },
         }
     }

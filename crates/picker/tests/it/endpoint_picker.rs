@@ -145,7 +145,9 @@ async fn endpoint_that_refuses_connections_is_not_selected() {
     assert_eq!(fixture.send("hello", None).await.hosts()[0], 2, "its queue is shorter");
     drop(failing);
     let ready = "inference_pool_ready_pods{name=\"pool\"} 1";
-    fixture.wait_until("the refused connection", |fixture| fixture.picker.render_metrics().contains(ready)).await;
+    fixture
+        .wait_until("the refused connection", |fixture| fixture.picker.scheduler().render_metrics().contains(ready))
+        .await;
     assert_eq!(fixture.send("hello", None).await.hosts(), [3]);
 }
 

@@ -90,7 +90,7 @@ impl PickerFixture {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let metrics_address = listener.local_addr().unwrap();
-        tokio::spawn(serve_metrics(listener, Arc::clone(&picker), shutdown.clone()));
+        tokio::spawn(serve_metrics(listener, Arc::clone(picker.scheduler()), shutdown.clone()));
         let (network, port, sockets) = reserve_sockets();
         let (ext_proc_address, health_address) = (addresses[0], addresses[1]);
         PickerFixture {
@@ -178,7 +178,7 @@ impl PickerFixture {
     /// Waits until no request is in flight: a stream ends shortly after the test drops the response.
     pub(crate) async fn wait_until_idle(&self) {
         let is_idle = |fixture: &PickerFixture| {
-            let metrics = fixture.picker.render_metrics();
+            let metrics = fixture.picker.scheduler().render_metrics();
             let mut running = metrics.lines().filter(|line| line.starts_with("inference_objective_running_requests{"));
             running.all(|line| line.ends_with(" 0"))
         };
@@ -198,7 +198,7 @@ impl PickerFixture {
     /// Waits until the metrics of `engines` engines are scraped.
     pub(crate) async fn wait_until_scraped(&self, engines: usize) {
         let scraped_engines = |fixture: &PickerFixture| {
-            let metrics = fixture.picker.render_metrics();
+            let metrics = fixture.picker.scheduler().render_metrics();
             metrics.lines().filter(|line| line.starts_with("inference_pool_per_pod_queue_size{")).count()
         };
         self.wait_until("scraped metrics", |fixture| scraped_engines(fixture) == engines).await;

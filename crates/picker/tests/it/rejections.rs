@@ -180,3 +180,24 @@ async fn returns_status_of_path(#[case] path: &str, #[case] status: u16) {
     let fixture = start(vec![engine_config(&["chat"])], &[]).await;
     assert_eq!(get(fixture.gateway, path).await.status(), status);
 }
+
+/// The metrics of the gateway have the names of those of endpoint pickers.
+#[tokio::test]
+async fn requests_and_rejections_are_counted() {
+    let fixture = start(vec![engine_config(&["chat"])], &[]).await;
+    let path = "/v1/chat/completions";
+    let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+    assert_eq!(post(fixture.gateway, path, &body("chat")).await.status(), 200);
+    assert_eq!(post(fixture.gateway, path, "{").await.status(), 400);
+    fixture.scheduler.replace(Vec::new());
+    assert_eq!(post(fixture.gateway, path, &body("chat")).await.status(), 404);
+    let text = fixture.scheduler.render_metrics();
+    for line in [
+        r#"inference_objective_request_total{model_name="chat",target_model_name="chat"} 2"#,
+        r#"inference_objective_request_duration_seconds_count{model_name="chat",target_model_name="chat"} 1"#,
+        r#"inference_objective_request_error_total{model_name="",target_model_name="",error_code="BadRequest"} 1"#,
+        r#"inference_objective_request_error_total{model_name="chat",target_model_name="chat",error_code="BadRequest"} 1"#,
+    ] {
+        assert!(text.lines().any(|rendered| rendered == line), "{line}\n{text}");
+    }
+}

@@ -20,7 +20,7 @@ const PICKER_HEALTH_PORT: u16 = 26_806;
 /// Starts the native gateway with its default policy.
 pub(super) fn start_gateway(backends: &Backends) -> Result<Peer> {
     let mut command = ostler("gateway", backends);
-    command.args(["--listen", &peer::loopback(GATEWAY_PORT).to_string()]);
+    command.args(["--listen", &peer::loopback(GATEWAY_PORT).to_string(), "--metrics", &peer::loopback(0).to_string()]);
     Ok(Peer::new(GATEWAY, GATEWAY_PORT, peer::start_process(backends, "gateway", &mut command)?, Vec::new()))
 }
 

@@ -119,7 +119,7 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
     let proxy = Proxy::start(account.client.clone()).await.unwrap();
     let kubeconfig = test_cluster.directory.join("gateway.kubeconfig");
     std::fs::write(&kubeconfig, proxy.kubeconfig()).unwrap();
-    let mut command = ostler(&["gateway", "--listen", "127.0.0.1:0", "--kubeconfig"]);
+    let mut command = ostler(&["gateway", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--kubeconfig"]);
     command.arg(kubeconfig).env("OSTLER_LOG", "info");
     let mut process = Process::start("gateway", &mut command, &test_cluster.cluster.log_directory()).unwrap();
     let namespace = "gateway";

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::{
+    concurrency_limit::ConcurrencyLimit,
     config::parse_config,
     endpoint::{Endpoint, tests::endpoint},
     endpoint_picker::message_reader::encode_message,
@@ -163,6 +164,25 @@ async fn exchange_ends_at_shutdown_unless_the_response_is_restored(
     assert_eq!(end.is_ok_and(|message| message.is_none()), expect);
     arriving_sender.send_body(r#"{"model":"m"}"#, 100, true);
     assert_eq!(outcome(&mut arriving, Instant::now()).await.0, 200, "a request that still arrives");
+}
+
+/// A proxy closes the stream of a request whose client has left.
+#[tokio::test(start_paused = true)]
+async fn request_leaves_the_queue_when_its_stream_closes() {
+    let picker = picker(MIB);
+    let state = Arc::clone(&picker.current_pool().unwrap().ready_endpoints[0].state);
+    state.assume_limit(ConcurrencyLimit::new(1));
+    let busy = state.begin(1);
+    let requests = || picker.scheduler.render_metrics().matches("flow_control_queue_size{").count();
+    let (sender, responses) = open(&picker);
+    sender.send_body(r#"{"model":"m"}"#, 100, true);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(requests(), 1);
+    drop((sender, responses));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((requests(), picker.body_memory.available_bytes()), (0, MIB));
+    drop(busy);
+    assert_eq!(state.requests(), 0);
 }
 
 #[tokio::test(start_paused = true)]

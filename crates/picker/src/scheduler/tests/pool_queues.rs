@@ -222,7 +222,7 @@ async fn new_endpoint_has_the_limit_of_the_others() {
     let endpoints = pool.ready_endpoints.iter().cloned().chain([Arc::clone(&new)]).collect();
     scheduler.replace_endpoints(vec![Arc::new(pool.with_endpoints(endpoints, 2))]);
     assert_eq!(new.state.requests(), 1);
-    let admitted: Vec<_> = waiting.iter_mut().filter_map(|request| request.now_or_never()).collect();
+    let admitted: Vec<_> = waiting.iter_mut().filter_map(futures::FutureExt::now_or_never).collect();
     assert_eq!(admitted.into_iter().map(|permit| pod(&permit.unwrap()).to_owned()).collect::<Vec<_>>(), ["pod-2"]);
 }
 

@@ -10,7 +10,7 @@ use hyper::{body::Incoming, service::service_fn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use super::EndpointPicker;
+use crate::scheduler::Scheduler;
 
 /// Content type of the OpenMetrics text format.
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -18,19 +18,19 @@ const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1
 /// Maximum number of connections. A further client replaces the oldest connection.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Serves `GET /metrics` on `listener` until `shutdown`.
+/// Serves the metrics of `scheduler` at `GET /metrics` on `listener` until `shutdown`.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
 pub async fn serve_metrics(
     listener: TcpListener,
-    picker: Arc<EndpointPicker>,
+    scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let connection = |stream: TcpStream| {
-        let picker = Arc::clone(&picker);
+        let scheduler = Arc::clone(&scheduler);
         let service = service_fn(move |request| {
-            let response = handle_request(&request, &picker);
+            let response = handle_request(&request, &scheduler);
             async { Ok::<_, Infallible>(response) }
         });
         http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown.clone())
@@ -40,13 +40,13 @@ pub async fn serve_metrics(
     Ok(())
 }
 
-fn handle_request(request: &Request<Incoming>, picker: &EndpointPicker) -> Response<Full<Bytes>> {
+fn handle_request(request: &Request<Incoming>, scheduler: &Scheduler) -> Response<Full<Bytes>> {
     if request.uri().path() != "/metrics" {
         let mut not_found = Response::new(Full::from("not found: the only path is /metrics\n"));
         *not_found.status_mut() = StatusCode::NOT_FOUND;
         return not_found;
     }
-    let mut response = Response::new(Full::from(picker.render_metrics()));
+    let mut response = Response::new(Full::from(scheduler.render_metrics()));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS_CONTENT_TYPE));
     response
 }
