@@ -56,6 +56,9 @@ pub struct BackendPoolSpec {
     /// Limits of the request queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimits>,
+    /// The gateway scales a workload to zero replicas while the pool receives no requests; never if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale_to_zero: Option<ScaleToZero>,
 }
 
 /// The model server of a pool.
@@ -110,6 +113,36 @@ pub struct QueueLimits {
     pub timeout: Option<Duration>,
 }
 
+/// Scaling of a workload between zero and one replica by the requests to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleToZero {
+    /// Workload of the Pods, in the namespace of the pool. An autoscaler may scale it between one and more replicas.
+    pub target_ref: ScaleTargetRef,
+    /// Time without requests after which the workload has no replicas; `5m` if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Duration>,
+}
+
+/// A workload with the subresource `scale`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScaleTargetRef {
+    /// Kind of the workload.
+    pub kind: ScaleTargetKind,
+    /// Name of the workload.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+/// Kinds of workloads that the gateway scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum ScaleTargetKind {
+    /// `apps/v1` Deployment.
+    Deployment,
+    /// `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet.
+    LeaderWorkerSet,
+}
+
 /// State of a pool, as observed by the endpoint picker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -123,6 +156,9 @@ pub struct BackendPoolStatus {
     /// Number of use cases that reference the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_cases: Option<i32>,
+    /// Time of the last request in RFC 3339 format, recorded with a delay of up to a minute; only for pools with `scaleToZero`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_request_time: Option<String>,
     /// Conditions, keyed by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]

@@ -16,7 +16,7 @@ use std::{
 
 use api::inference::{
     BackendPool, ImplicitUseCases, LLMUseCase, LLMUseCaseSet, ModelServer, PoolRef, QueueLimits as ApiQueueLimits,
-    UseCase as ApiUseCase,
+    ScaleToZero, UseCase as ApiUseCase,
 };
 use cluster::{Condition, ConditionStatus, Kind, NamespacedName, metadata_field};
 use serde::Deserialize as _;
@@ -76,6 +76,7 @@ struct PoolDefinition {
     selector: PoolSelector,
     allows_implicit_use_cases: bool,
     queue_limits: QueueLimits,
+    scale_to_zero: Option<ScaleToZero>,
     creation_timestamp: String,
     /// Policy of an EndpointPickerConfig, if the pool states a valid one.
     policy: Option<SchedulingPolicy>,
@@ -107,6 +108,7 @@ pub(crate) fn build_index(
             endpoint_count: endpoints.count,
             allows_implicit_use_cases: definition.allows_implicit_use_cases,
             queue_limits: definition.queue_limits,
+            scale_to_zero: definition.scale_to_zero,
             creation_timestamp: definition.creation_timestamp,
             ..Pool::new(key.clone(), states.scheduling(definition.policy), endpoints.ready)
         };
@@ -165,7 +167,8 @@ fn backend_pool(object: &Value) -> Option<PoolDefinition> {
         model_server: spec.model_server.unwrap_or_default(),
     };
     let allows_implicit_use_cases = spec.implicit_use_cases == Some(ImplicitUseCases::Allow);
-    Some(new_definition(object, selector, allows_implicit_use_cases, spec.queue))
+    let definition = new_definition(object, selector, allows_implicit_use_cases, spec.queue);
+    Some(PoolDefinition { scale_to_zero: spec.scale_to_zero, ..definition })
 }
 
 /// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it. That pool also
@@ -196,6 +199,7 @@ fn new_definition(
         selector,
         allows_implicit_use_cases,
         queue_limits: queue.map(QueueLimits::from).unwrap_or_default(),
+        scale_to_zero: None,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
         policy: None,
         config_condition: None,

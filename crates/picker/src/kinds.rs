@@ -9,6 +9,10 @@ pub(crate) const BACKEND_POOL: Kind = Kind::namespaced(GROUP, "v1alpha1", "Backe
 pub(crate) const USE_CASE_SET: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 pub(crate) const USE_CASE: Kind = Kind::namespaced(GROUP, "v1alpha1", "LLMUseCase", "llmusecases");
 pub(crate) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+/// Workloads that the gateway scales.
+pub(crate) const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+pub(crate) const LEADER_WORKER_SET: Kind =
+    Kind::namespaced("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets");
 
 /// ConfigMaps with an EndpointPickerConfig.
 pub(crate) const PICKER_CONFIG: Kind =

@@ -14,7 +14,7 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `index` builds pools and status conditions from
+//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation` and `demand` scale their workloads from and to zero; `index` builds pools and status conditions from
 //!    the watched objects, which `pod` reads.
 //! 4. Core: `metrics`; `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
@@ -26,6 +26,7 @@
 
 #![warn(missing_docs)]
 
+mod activation;
 mod admission;
 mod api_keys;
 mod candidate;
@@ -34,6 +35,7 @@ mod concurrency_limit;
 mod config;
 mod control_fields;
 mod control_headers;
+mod demand;
 mod endpoint;
 mod endpoint_facts;
 mod endpoint_health;

@@ -16,6 +16,7 @@ use std::{
     collections::HashSet,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use fastrand::Rng;
@@ -23,7 +24,9 @@ use supervisor::{Supervisor, TaskStatuses};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    activation::Activity,
     concurrency_limit::ConcurrencyLimit,
+    demand::Demand,
     endpoint::Endpoint,
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
@@ -50,7 +53,7 @@ pub(crate) use selection::Selection;
 /// The result of an attempt to admit a request.
 enum Admission {
     Admitted(Permit),
-    /// All engines are busy, or other requests wait for them.
+    /// All engines are busy, or other requests wait for them, or the first one starts.
     Saturated(ModelRoute),
 }
 
@@ -68,6 +71,8 @@ pub struct Scheduler {
     rng: Mutex<Rng>,
     interruptions: Interruptions,
     queues: PoolQueues,
+    /// Requests to pools whose workloads are scaled to zero.
+    pub(crate) demand: Demand,
     pub(crate) metrics: Metrics,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
@@ -90,6 +95,7 @@ impl Scheduler {
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
+            demand: Demand::default(),
             metrics: Metrics::new(DEFAULT_NAMESPACE),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
@@ -266,15 +272,35 @@ impl Scheduler {
     fn attempt(&self, request: &AdmissionRequest<'_>) -> Result<Admission, RoutingError> {
         let (start, mut rng) = (Instant::now(), self.rng());
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
+        self.demand.record(&route.pool, start);
         // While no engine could run it, a request does not wait as long as those that wait for busy engines.
-        if self.queues.has_waiting(&route.pool.key) && route.pool.has_awake_endpoint(start) {
+        if self.queues.waiting_requests(&route.pool.key) > 0 && route.pool.has_awake_endpoint(start) {
             return Ok(Admission::Saturated(route));
         }
         let eligibility = Eligibility { subset: request.subset, ..Eligibility::default() };
         match Selection::new(&route, &route.pool, eligibility, &mut rng) {
             Ok(selection) => Ok(Admission::Admitted(Permit::new(route, selection, start.elapsed()))),
             Err(Unavailable::Saturated) => Ok(Admission::Saturated(route)),
+            // Its workload is scaled from zero.
+            Err(Unavailable::NoEndpoint) if route.pool.scale_to_zero.is_some() && !route.pool.is_serving() => {
+                Ok(Admission::Saturated(route))
+            }
             Err(Unavailable::NoEndpoint) => Err(RoutingError::NoEndpointAvailable(route.pool.key.clone())),
+        }
+    }
+
+    /// Returns what is known about the requests to a pool.
+    pub(crate) fn activity(&self, pool: &Pool, idle: Duration) -> Activity {
+        let is_used = |endpoint: &Arc<Endpoint>| {
+            let others = endpoint.state.last_report().map_or(0.0, |report| report.other_requests());
+            endpoint.state.requests() > 0 || others > 0.0
+        };
+        Activity {
+            waiting: self.queues.waiting_requests(&pool.key),
+            endpoints: pool.endpoint_count,
+            is_serving: pool.is_serving(),
+            is_busy: pool.ready_endpoints.iter().any(is_used),
+            idle,
         }
     }
 

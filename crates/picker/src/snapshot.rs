@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use api::inference::ScaleToZero;
 use cluster::NamespacedName;
 use rpds::RedBlackTreeMapSync;
 use smallvec::{SmallVec, smallvec};
@@ -31,6 +32,8 @@ pub struct Pool {
     pub allows_implicit_use_cases: bool,
     /// Limits of its queue.
     pub queue_limits: QueueLimits,
+    /// Workload that has no replicas while the pool receives no requests.
+    pub scale_to_zero: Option<ScaleToZero>,
     /// Creation timestamp of the pool (RFC 3339).
     pub creation_timestamp: String,
     /// How endpoints are selected.
@@ -64,6 +67,7 @@ impl Pool {
             use_cases: BTreeMap::new(),
             allows_implicit_use_cases: false,
             queue_limits: QueueLimits::default(),
+            scale_to_zero: None,
             creation_timestamp: String::new(),
             scheduling,
         }
@@ -76,6 +80,7 @@ impl Pool {
             use_cases: self.use_cases.clone(),
             allows_implicit_use_cases: self.allows_implicit_use_cases,
             queue_limits: self.queue_limits,
+            scale_to_zero: self.scale_to_zero.clone(),
             creation_timestamp: self.creation_timestamp.clone(),
             ..Self::new(self.key.clone(), Arc::clone(&self.scheduling), ready_endpoints)
         }
@@ -105,6 +110,11 @@ impl Pool {
     /// Returns whether an endpoint serves requests.
     pub(crate) fn is_serving(&self) -> bool {
         self.serving_endpoints().next().is_some()
+    }
+
+    /// Returns whether an endpoint serves requests, or a request starts one.
+    pub(crate) fn accepts_requests(&self) -> bool {
+        self.is_serving() || self.scale_to_zero.is_some()
     }
 
     /// Returns whether an engine that serves requests does not sleep.

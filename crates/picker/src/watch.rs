@@ -6,6 +6,7 @@
 //! may also list and watch `llmusecases` and `llmusecasesets`, and the BackendPool of the same name. Its watch writes no
 //! objects.
 
+mod activator;
 mod changes;
 mod pool_report;
 mod rebuilds;
@@ -27,6 +28,7 @@ use crate::{
     pod::has_terminated,
     scheduler::Scheduler,
 };
+use activator::Activator;
 use changes::PendingChanges;
 use pool_report::PoolReport;
 use rebuilds::Rebuilds;
@@ -128,13 +130,32 @@ async fn run(
             }
         }
     };
-    // The task ends with this one, and its panics are panics of this one, which is restarted.
+    let activator = match &scope {
+        Scope::AllPools { clock } => Some(Activator {
+            client: client.clone(),
+            stores: stores.clone(),
+            scheduler: Arc::clone(&scheduler),
+            clock: Arc::clone(clock),
+            manager: MANAGER,
+        }),
+        // The permission to scale workloads is that of the gateway.
+        Scope::InferencePool { .. } => None,
+    };
+    let scale_workloads = async move {
+        match activator {
+            Some(activator) => activator.run().await,
+            None => std::future::pending().await,
+        }
+    };
+    // The tasks end with this one, and their panics are panics of this one, which is restarted.
     let write_statuses = AbortOnDropHandle::new(tokio::spawn(write_statuses));
+    let scale_workloads = AbortOnDropHandle::new(tokio::spawn(scale_workloads));
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
         () = update_snapshot(client, &scope, &stores, &scheduler, statuses.as_deref(), &shutdown) => {}
         Err(error) = write_statuses => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
+        Err(error) = scale_workloads => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
     }
 }
 

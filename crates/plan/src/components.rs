@@ -11,6 +11,7 @@ mod pod_spec;
 mod router;
 mod scaling;
 
+use api::inference::{ScaleTargetKind, ScaleTargetRef, ScaleToZero};
 use api::ome::{Component, ServingRuntimeSpec};
 use decide::{Decision, Warning};
 use serde_json::Value;
@@ -27,7 +28,7 @@ use crate::launch::{self, LaunchInfo};
 use crate::names;
 use crate::owner::Owner;
 use crate::plan_error::PlanError;
-use crate::role::Role;
+use crate::role::{Role, Workload};
 use crate::topology::{RoutedModel, Routing, Topology};
 
 pub(crate) use self::layout_input::{ComponentSelection, LayoutInput, ReplicaSet, SelectedModel, SelectedRuntime};
@@ -216,7 +217,18 @@ fn routing(owner: &Owner, roles: &[Role], adapters: &[Adapter], warnings: &mut V
         ports: vec![serving_role.port],
         model_server: launch.engine.unwrap_or("vllm"),
         models: routed_models(owner, adapters, &launch),
+        scale_to_zero: scale_to_zero(owner, serving_role),
     })
+}
+
+/// Returns what the gateway scales while the service receives no requests, if the service permits that.
+fn scale_to_zero(owner: &Owner, role: &Role) -> Option<ScaleToZero> {
+    let kind = match role.workload {
+        Workload::Deployment => ScaleTargetKind::Deployment,
+        Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => ScaleTargetKind::LeaderWorkerSet,
+    };
+    let target_ref = ScaleTargetRef { kind, name: names::workload(owner, role) };
+    role.replicas.idle_timeout.map(|timeout| ScaleToZero { target_ref, idle_timeout: Some(timeout) })
 }
 
 /// Returns the models that clients may request: the service's name, and the names of its adapters. The name of a service with one

@@ -55,6 +55,9 @@ pub const GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 /// disables gang scheduling.
 pub const GANG: &str = "ome.io/gang";
 
+/// Annotation of `ome.io` services: time without requests after which an engine with `minReplicas: 0` has no replicas.
+pub const IDLE_TIMEOUT: &str = "ome.io/idle-timeout";
+
 /// Label with the Kueue queue; copied from a service to its workloads.
 pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
 

@@ -1,13 +1,17 @@
 //! Number of replicas of a role, fixed or autoscaled.
 
+use api::Duration;
+
 /// Range of replicas and the autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplicaRange {
-    /// Minimum; 0 only if the autoscaler can scale from zero.
+    /// Minimum; 0 only if the autoscaler or the gateway can scale from zero.
     pub min: u32,
     /// Maximum; equal to `min` without an autoscaler.
     pub max: u32,
     pub scaler: Scaler,
+    /// Time without requests after which the gateway scales to zero replicas; `None` if it does not.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Metric source of an autoscaler.
@@ -41,11 +45,17 @@ pub enum AutoscalerSupport {
 impl ReplicaRange {
     /// Returns a fixed number of replicas.
     pub(crate) fn fixed(count: u32) -> Self {
-        Self { min: count, max: count, scaler: Scaler::Utilization { metric: ResourceMetric::Cpu, target: 80 } }
+        let scaler = Scaler::Utilization { metric: ResourceMetric::Cpu, target: 80 };
+        Self { min: count, max: count, scaler, idle_timeout: None }
     }
 
-    /// Returns whether an autoscaler manages the number of replicas.
-    pub(crate) fn is_autoscaled(&self) -> bool {
+    /// Returns whether others than the operator manage the number of replicas: an autoscaler, or the gateway.
+    pub(crate) fn is_managed_by_others(&self) -> bool {
         self.max > self.min
+    }
+
+    /// Returns whether an autoscaler manages the number of replicas, once the gateway has started the first one.
+    pub(crate) fn has_autoscaler(&self) -> bool {
+        self.max > if self.idle_timeout.is_some() { 1 } else { self.min }
     }
 }

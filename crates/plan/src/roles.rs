@@ -323,6 +323,7 @@ fn routing(owner: &Owner, roles: &[Role], disaggregated: bool, warnings: &mut Ve
             name: owner.name.clone(),
             target: launch.served_model.unwrap_or_else(|| owner.name.clone()),
         }],
+        scale_to_zero: None,
     })
 }
 

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use api::inference::ScaleToZero;
+
 use crate::gang::Gang;
 use crate::owner::Owner;
 use crate::role::Role;
@@ -34,6 +36,8 @@ pub(crate) struct Routing {
     pub model_server: &'static str,
     /// Models that clients may request.
     pub models: Vec<RoutedModel>,
+    /// Workload that the gateway scales to zero while it receives no requests.
+    pub scale_to_zero: Option<ScaleToZero>,
 }
 
 /// A model that clients may request.

@@ -3,9 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
 use serde_json::json;
 
-use crate::session::{Session, TempDirectory, ostler, outcome};
+use crate::session::{Session, TempDirectory, ostler, outcome, post_chat, wait_until};
 
 /// Returns a service of each group: `chat` on the only accelerator of its class, and `pd` with role `w`.
 fn services() -> String {
@@ -89,4 +91,27 @@ fn scales_services_of_both_groups_on_their_class() {
         output.contains("has no previous revision of its spec\nhint: the current revision is the only one"),
         "{output}"
     );
+}
+
+/// The engine stops when it has been idle for the time that its service states. A request starts it again and waits until it has loaded
+/// its model.
+// spec: RT-25
+// spec: GW-25
+#[test]
+fn request_starts_a_service_that_is_scaled_to_zero() {
+    let directory = TempDirectory::new();
+    let chat = json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService",
+        "metadata": {"name": "chat", "namespace": "default", "annotations": {"ome.io/idle-timeout": "1s"}},
+        "spec": {"model": {"name": "llama-3-2-1b-instruct"}, "engine": {"minReplicas": 0, "maxReplicas": 1}}});
+    let file = directory.file("chat.yaml", &chat.to_string());
+    let session = Session::start(&["--nodes", "1×L40S-48G", "--load-times", "-f", &file]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let pods: Api<Pod> = runtime.block_on(async { Api::default_namespaced(session.client().await) });
+    let count_pods = || runtime.block_on(pods.list(&ListParams::default())).unwrap().items.len();
+    wait_until("the Pod", || (count_pods() == 1).then_some(()));
+    for _ in 0..2 {
+        wait_until("the end of the Pod", || (count_pods() == 0).then_some(()));
+        let response = post_chat(&session.gateway, r#"{"model":"chat","messages":[{"role":"user","content":"hi"}]}"#);
+        assert!(response.starts_with("HTTP/1.0 200") || response.starts_with("HTTP/1.1 200"), "{response}");
+    }
 }

@@ -88,7 +88,7 @@ fn find_model(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str, ac
 
 /// Returns the object of a model with a use case, if one of its pools has a ready endpoint.
 fn find_declared(snapshot: &Snapshot, pool: Option<&NamespacedName>, name: &str) -> Option<Value> {
-    let (pool, use_case) = snapshot.declaring_pools(pool, name).find(|(candidate, _)| candidate.is_serving())?;
+    let (pool, use_case) = snapshot.declaring_pools(pool, name).find(|(candidate, _)| candidate.accepts_requests())?;
     Some(model_object(name, &pool.key, &use_case.creation_timestamp))
 }
 

@@ -92,6 +92,9 @@ fn reachable_names(activation: &Activation, model_names: &ModelNames) -> String 
 /// Returns the condition `Ready` of a BackendPool.
 pub(super) fn ready_condition(pool: &Pool) -> Condition {
     match pool.ready_endpoints.len() {
+        0 if pool.endpoint_count == 0 && pool.scale_to_zero.is_some() => {
+            Condition::new("Ready", false, code::SCALED_TO_ZERO, "No Pod runs; a request starts one and waits for it.")
+        }
         0 if pool.endpoint_count == 0 => {
             Condition::new("Ready", false, code::NO_ENDPOINTS, "The selector matches no running Pod.")
         }

@@ -93,9 +93,12 @@ impl PoolQueues {
         queues.iter().flat_map(flows).collect()
     }
 
-    /// Returns whether requests wait in the queue of `pool`. A new request must not overtake them.
-    pub(super) fn has_waiting(&self, pool: &NamespacedName) -> bool {
-        self.waiting.requests.load(SeqCst) > 0 && self.lock().get(pool).is_some_and(|queue| queue.len() > 0)
+    /// Returns how many requests wait in the queue of `pool`. A new request must not overtake them.
+    pub(super) fn waiting_requests(&self, pool: &NamespacedName) -> usize {
+        match self.waiting.requests.load(SeqCst) {
+            0 => 0,
+            _ => self.lock().get(pool).map_or(0, |queue| queue.len()),
+        }
     }
 
     /// Waits until an engine of the pool of `route` can run a request with a body of `bytes`.

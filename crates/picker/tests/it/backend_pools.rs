@@ -18,6 +18,7 @@ use crate::picker_fixture::{install_definitions, reserve_sockets};
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
+const DEPLOYMENTS: &str = "deployments.apps";
 
 /// An API server and the scheduler of a gateway that watches it.
 struct WatchFixture {
@@ -424,4 +425,64 @@ async fn second_gateway_needs_only_a_route_to_the_pool() {
         assert_eq!(complete(gateway, "/default/llama/v1/completions", "m").await, (200, json!("m")));
         assert_eq!(complete(gateway, "/default/llama/v1/completions", "v2").await.0, 404, "it is no use case");
     }
+}
+
+/// Creates a Deployment without replicas, and its pool with these limits of the queue.
+fn create_scaled_pool(fixture: &WatchFixture, port: u16, queue: &Value) {
+    let template =
+        json!({"metadata": {"labels": {"app": "llama"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"namespace": "default", "name": "llama"},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "llama"}}, "template": template}});
+    fixture.server.create(DEPLOYMENTS, deployment).unwrap();
+    let scale_to_zero = json!({"targetRef": {"kind": "Deployment", "name": "llama"}, "idleTimeout": "1s"});
+    let spec =
+        json!({"selector": {"app": "llama"}, "targetPorts": [port], "queue": queue, "scaleToZero": scale_to_zero});
+    fixture.create_pool_of("llama", &spec);
+    let spec = json!({"poolRef": [{"name": "llama"}], "useCases": [{"modelName": "m"}]});
+    fixture.server.create(USE_CASE_SETS, object("LLMUseCaseSet", "chat", &spec)).unwrap();
+}
+
+/// Returns the number of replicas of that Deployment.
+fn replicas(fixture: &WatchFixture) -> Value {
+    fixture.server.get(DEPLOYMENTS, "default", "llama").unwrap()["spec"]["replicas"].clone()
+}
+
+// spec: GW-25
+// spec: RT-25
+#[tokio::test]
+async fn request_starts_an_engine_that_stops_when_it_is_idle() {
+    let fixture = WatchFixture::start();
+    let (_, port, mut sockets) = reserve_sockets();
+    create_scaled_pool(&fixture, port, &json!({"timeout": "5m"}));
+    let gateway = fixture.start_gateway().await;
+    let condition = |fixture: &WatchFixture| fixture.condition(POOLS, "llama", "Ready");
+    fixture.wait_until("the pool", |fixture| condition(fixture) == (json!("False"), json!("ScaledToZero"))).await;
+    fixture.wait_until("the use case", |fixture| !fixture.pools_serving("m").is_empty()).await;
+    assert_eq!(gateway_fixture::get(gateway, "/v1/models").await.json()["data"][0]["id"], "m");
+
+    let request = tokio::spawn(post(gateway, "/v1/completions", r#"{"model":"m","prompt":"hi"}"#));
+    fixture.wait_until("a replica", |fixture| replicas(fixture) == 1).await;
+    let (_, socket) = sockets.pop_first().unwrap();
+    let listener = socket.listen(1024).unwrap();
+    let ip = listener.local_addr().unwrap().ip().to_string();
+    let config = gateway_fixture::engine_config(&["m"]);
+    tokio::spawn(engine::serve(listener, config, RequestMemory::default(), CancellationToken::new()));
+    fixture.create_pod("llama-1", "llama", &ip);
+    assert_eq!(request.await.unwrap().status(), 200);
+
+    fixture.wait_until("no replica", |fixture| replicas(fixture) == 0).await;
+    let pool = fixture.server.get(POOLS, "default", "llama").unwrap();
+    assert!(pool["status"]["lastRequestTime"].is_string(), "{}", pool["status"]);
+}
+
+// spec: GW-25
+#[tokio::test]
+async fn request_waits_for_an_engine_until_the_timeout_of_the_queue() {
+    let fixture = WatchFixture::start();
+    create_scaled_pool(&fixture, 8000, &json!({"timeout": "100ms"}));
+    let gateway = fixture.start_gateway().await;
+    fixture.wait_until("the use case", |fixture| !fixture.pools_serving("m").is_empty()).await;
+    let response = post(gateway, "/v1/completions", r#"{"model":"m","prompt":"hi"}"#).await;
+    assert_eq!((response.status(), response.header("retry-after").is_some()), (503, true));
+    fixture.wait_until("the replica for the next request", |fixture| replicas(fixture) == 1).await;
 }

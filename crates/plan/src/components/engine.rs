@@ -102,7 +102,7 @@ impl RoleBuilder<'_> {
             name: self.name(),
             component: self.component().to_owned(),
             workload,
-            replicas: scaling.replicas(warnings),
+            replicas: scaling.replicas(warnings)?,
             disruption: Some(scaling.disruption()),
             nodes: self.nodes,
             worker_template: worker,
@@ -128,6 +128,24 @@ impl RoleBuilder<'_> {
             workload: names::component(&self.owner.name, &self.name()),
             engine: launch::inspect(&leader["spec"]["containers"][0]).engine,
             autoscaler_support: self.input.autoscaler_support,
+            activation_obstacle: self.activation_obstacle(),
+        }
+    }
+
+    /// Returns why the gateway cannot scale the replica set from zero, if so. It scales one workload, whose Pods receive its requests.
+    fn activation_obstacle(&self) -> Option<&'static str> {
+        let has_router = self.input.service.router.is_some()
+            || self.input.runtime.is_some_and(|runtime| runtime.spec.router_config.is_some());
+        if has_router {
+            Some("is not possible with a router, which receives the requests")
+        } else if self.input.components.len() > 1 {
+            Some("is not possible for a service with a decoder")
+        } else if self.component_input.selection.replica_sets.len() > 1 {
+            Some("is not possible for a service on several accelerator classes")
+        } else if self.gang {
+            Some("is not possible with gang scheduling")
+        } else {
+            None
         }
     }
 

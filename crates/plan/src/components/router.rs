@@ -74,12 +74,13 @@ pub(super) fn router_role(
         workload: names::component(&owner.name, ROUTER),
         engine: None,
         autoscaler_support: input.autoscaler_support,
+        activation_obstacle: Some("is not possible for a router, which receives the requests"),
     };
     Ok(Some(Role {
         name: ROUTER.to_owned(),
         component: ROUTER.to_owned(),
         workload: Workload::Deployment,
-        replicas: scaling.replicas(warnings),
+        replicas: scaling.replicas(warnings)?,
         disruption: Some(scaling.disruption()),
         nodes: 1,
         worker_template: None,

@@ -1,11 +1,14 @@
 //! Replica counts and autoscaling of a component.
 
+use api::Duration;
 use api::ome::{Component, InferenceServiceSpec, ScaleMetric as ApiMetric};
 use decide::Warning;
 use serde_json::{Value, json};
 
 use crate::code;
+use crate::labels;
 use crate::owner::Owner;
+use crate::plan_error::PlanError;
 use crate::replicas::{AutoscalerSupport, ReplicaRange, ResourceMetric, Scaler};
 use crate::role::Disruption;
 
@@ -13,6 +16,9 @@ use crate::role::Disruption;
 const DEFAULT_UTILIZATION: u32 = 80;
 /// Default number of requests, or requests per second, for one replica, as in upstream OME.
 const DEFAULT_THRESHOLD: u32 = 10;
+
+/// Default time without requests after which the gateway scales to zero, as the `cooldownPeriod` of KEDA.
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration(std::time::Duration::from_secs(300));
 
 /// Input for the replica count of a component.
 pub(super) struct ScalingInput<'a> {
@@ -27,13 +33,28 @@ pub(super) struct ScalingInput<'a> {
     /// Engine detected from the command; determines the metrics of the default query.
     pub engine: Option<&'static str>,
     pub autoscaler_support: AutoscalerSupport,
+    /// Why the gateway cannot scale the component from zero, if so.
+    pub activation_obstacle: Option<&'static str>,
+}
+
+/// Who scales a component from zero replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FromZero {
+    /// It always has a replica.
+    No,
+    Autoscaler,
+    /// It has no replica after this time without requests.
+    Gateway(Duration),
 }
 
 impl ScalingInput<'_> {
     /// Returns the range of replicas and the autoscaler. The service takes precedence over the runtime; a `minReplicas` above
     /// the runtime's `maxReplicas` raises the maximum. If the requested autoscaling is unavailable, warns
     /// (`AutoscalerUnavailable`) and returns a fixed number.
-    pub(super) fn replicas(&self, warnings: &mut Vec<Warning>) -> ReplicaRange {
+    ///
+    /// # Errors
+    /// The annotation [`labels::IDLE_TIMEOUT`] is invalid.
+    pub(super) fn replicas(&self, warnings: &mut Vec<Warning>) -> Result<ReplicaRange, PlanError> {
         let count = |value: Option<i32>| value.map(|value| value.max(0).unsigned_abs());
         let min = count(self.service.min_replicas.or(self.runtime.min_replicas)).unwrap_or(1);
         let max = count(self.service.max_replicas.or(self.runtime.max_replicas)).unwrap_or(min).max(min).max(1);
@@ -45,9 +66,14 @@ impl ScalingInput<'_> {
             ApiMetric::Memory => utilization(ResourceMetric::Memory),
             ApiMetric::Concurrency | ApiMetric::Rps => self.prometheus_scaler(metric, target),
         };
-        let (min, fixed) = (self.effective_minimum(min, &scaler, warnings), min.max(1));
-        match scaler {
-            Ok(scaler) => ReplicaRange { min, max: max.max(min), scaler },
+        let idle_timeout = self.idle_timeout()?;
+        let fixed = min.max(1);
+        let from_zero = if min == 0 { self.scaling_from_zero(&scaler, idle_timeout, warnings) } else { FromZero::No };
+        let range = match scaler {
+            Ok(scaler) => {
+                let min = if from_zero == FromZero::Autoscaler { 0 } else { fixed };
+                ReplicaRange { min, max, scaler, idle_timeout: None }
+            }
             Err(reason) => {
                 if max > fixed {
                     self.warn_unavailable(
@@ -60,7 +86,11 @@ impl ScalingInput<'_> {
                 }
                 ReplicaRange::fixed(fixed)
             }
-        }
+        };
+        Ok(match from_zero {
+            FromZero::Gateway(timeout) => ReplicaRange { min: 0, idle_timeout: Some(timeout), ..range },
+            FromZero::Autoscaler | FromZero::No => range,
+        })
     }
 
     /// Returns the disruption budget. The service takes precedence over the runtime; the default is `maxUnavailable: 1`.
@@ -72,24 +102,35 @@ impl ScalingInput<'_> {
         budget(self.service).or_else(|| budget(self.runtime)).unwrap_or(Disruption::MaxUnavailable(json!(1)))
     }
 
-    /// Returns the minimum number of replicas. Scaling from zero requires a custom query, because no engine reports
-    /// metrics while no replica runs.
-    fn effective_minimum(&self, min: u32, scaler: &Result<Scaler, String>, warnings: &mut Vec<Warning>) -> u32 {
-        let scales_from_zero =
-            matches!(scaler, Ok(Scaler::Prometheus { .. })) && self.keda_config("customPromQuery").is_some();
-        if min > 0 || scales_from_zero {
-            return min;
-        }
-        let message = match self.autoscaler_support {
-            AutoscalerSupport::HpaOnly => {
-                "minReplicas 0 requires KEDA, which is not installed; the minimum is 1 replica"
+    /// Returns who scales the component from zero. KEDA requires a custom query, because no engine reports metrics while no replica
+    /// runs; the gateway receives the requests. Warns if none of them does.
+    fn scaling_from_zero(
+        &self,
+        scaler: &Result<Scaler, String>,
+        idle_timeout: Duration,
+        warnings: &mut Vec<Warning>,
+    ) -> FromZero {
+        let obstacle = match (scaler, self.activation_obstacle) {
+            (Ok(Scaler::Prometheus { .. }), _) if self.keda_config("customPromQuery").is_some() => {
+                return FromZero::Autoscaler;
             }
-            AutoscalerSupport::HpaAndKeda => {
-                "minReplicas 0 requires scaleMetric concurrency or rps, and a kedaConfig.customPromQuery that counts requests while no replica runs; the minimum is 1 replica"
+            (Ok(Scaler::Prometheus { .. }), _) => {
+                "with KEDA requires a kedaConfig.customPromQuery that counts requests while no replica runs"
             }
+            (_, Some(obstacle)) => obstacle,
+            (_, None) => return FromZero::Gateway(idle_timeout),
         };
-        self.warn_unavailable(message.to_owned(), warnings);
-        1
+        self.warn_unavailable(format!("minReplicas 0 {obstacle}; the minimum is 1 replica"), warnings);
+        FromZero::No
+    }
+
+    /// Returns the time without requests after which the gateway scales to zero.
+    fn idle_timeout(&self) -> Result<Duration, PlanError> {
+        let Some(text) = self.owner.annotations.get(labels::IDLE_TIMEOUT) else { return Ok(DEFAULT_IDLE_TIMEOUT) };
+        text.parse().map_err(|error| {
+            let message = format!("metadata.annotations[{}]: {error}", labels::IDLE_TIMEOUT);
+            PlanError::new(code::error::INVALID_ANNOTATION, message)
+        })
     }
 
     /// Returns the KEDA scaler for a request metric, or the reason why it is not possible.

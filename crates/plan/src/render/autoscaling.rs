@@ -8,9 +8,9 @@ use crate::owner::Owner;
 use crate::replicas::{ResourceMetric, Scaler};
 use crate::role::{Role, Workload};
 
-/// Renders a HorizontalPodAutoscaler for a resource metric or a ScaledObject for a query. Returns `None` unless max > min.
+/// Renders a HorizontalPodAutoscaler for a resource metric or a ScaledObject for a query, if the role has one.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
-    if !role.replicas.is_autoscaled() {
+    if !role.replicas.has_autoscaler() {
         return None;
     }
     let (api_version, kind, spec) = match &role.replicas.scaler {
@@ -39,7 +39,8 @@ fn utilization(owner: &Owner, role: &Role, metric: ResourceMetric, target: u32) 
     };
     json!({
         "scaleTargetRef": scale_target(owner, role),
-        "minReplicas": role.replicas.min,
+        // It is inactive while the gateway has scaled the workload to zero.
+        "minReplicas": role.replicas.min.max(1),
         "maxReplicas": role.replicas.max,
         "metrics": [{
             "type": "Resource",

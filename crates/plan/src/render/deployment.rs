@@ -15,7 +15,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": role.template,
     });
-    if !role.replicas.is_autoscaled() {
+    if !role.replicas.is_managed_by_others() {
         spec["replicas"] = json!(role.replicas.min);
     }
     if let Some(strategy) = &role.strategy {

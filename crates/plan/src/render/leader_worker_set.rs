@@ -39,7 +39,7 @@ pub(crate) fn all_replicas(owner: &Owner, role: &Role) -> Value {
     let builder = SetBuilder { owner, role, task: role.name.clone(), index_labels: Labels::new() };
     let mut set = builder.build(&names::workload(owner, role), &role.labels);
     set["spec"]["networkConfig"] = json!({"subdomainPolicy": "UniquePerReplica"});
-    if !role.replicas.is_autoscaled() {
+    if !role.replicas.is_managed_by_others() {
         set["spec"]["replicas"] = json!(role.replicas.min);
     }
     set

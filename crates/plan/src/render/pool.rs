@@ -8,14 +8,22 @@ use crate::topology::{RoutedModel, Routing};
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
-/// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults.
+/// How long requests wait for the first replica of a workload without any: engines load large models for minutes.
+const START_TIMEOUT: &str = "10m";
+
+/// Renders the BackendPool. Omitted fields (failure mode, implicit use cases) have their defaults.
 pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
-    json!({
+    let mut pool = json!({
         "apiVersion": API_VERSION,
         "kind": "BackendPool",
         "metadata": owner.metadata(&owner.name, &labels::with_managed_by(labels)),
         "spec": {"selector": routing.selector, "targetPorts": routing.ports, "modelServer": routing.model_server},
-    })
+    });
+    if let Some(scale_to_zero) = &routing.scale_to_zero {
+        pool["spec"]["scaleToZero"] = json!(scale_to_zero);
+        pool["spec"]["queue"] = json!({"timeout": START_TIMEOUT});
+    }
+    pool
 }
 
 /// Renders the LLMUseCaseSet, which maps the names of the service and its adapters to model names of the engine.

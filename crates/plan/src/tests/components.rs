@@ -241,7 +241,6 @@ fn warns_about_a_pair_without_a_router() {
 #[rstest]
 #[case::concurrency("minReplicas: 2, maxReplicas: 5, scaleMetric: concurrency", 2)]
 #[case::requests("minReplicas: 2, maxReplicas: 5, scaleMetric: rps, scaleTarget: 10", 2)]
-#[case::scale_to_zero("minReplicas: 0", 1)]
 fn warns_about_scaling_that_requires_keda(#[case] numbers: &str, #[case] replicas: u32) {
     let plan = plan_manifests(&[&service("chat", &format!("{{engine: {{runner: {{image: x}}, {numbers}}}}}"))]);
     assert_eq!(plan.objects[0]["spec"]["replicas"], replicas);

@@ -80,6 +80,52 @@ fn scale_to_zero(#[case] config: &str, #[case] expect: Option<(u32, &str)>) {
     assert_eq!(replicas, expect.is_none().then_some(&json!(1)));
 }
 
+/// Without KEDA, the gateway scales from zero, and a HorizontalPodAutoscaler beyond one replica.
+// spec: RT-25
+#[rstest]
+#[case::default_timeout("", 1, "5m", None)]
+#[case::stated_timeout("annotations: {ome.io/idle-timeout: 90s}, ", 1, "90s", None)]
+#[case::autoscaler("", 3, "5m", Some(1))]
+fn gateway_scales_to_zero(
+    #[case] metadata: &str,
+    #[case] max: u32,
+    #[case] timeout: &str,
+    #[case] minimum_of_autoscaler: Option<u32>,
+) {
+    let spec_text = format!("{{engine: {{runner: {{image: x/vllm}}, minReplicas: 0, maxReplicas: {max}}}}}");
+    let service = service("chat", &spec_text).replace("metadata: {", &format!("metadata: {{{metadata}"));
+    let plan = crate::plan(&snapshot(&[&service])).services.remove(0);
+    assert!(!codes(&plan).contains(&"AutoscalerUnavailable"));
+    assert_eq!(spec(&plan, "Deployment").unwrap().get("replicas"), None);
+    let autoscaler = spec(&plan, "HorizontalPodAutoscaler").map(|spec| spec["minReplicas"].as_u64().unwrap());
+    assert_eq!(autoscaler, minimum_of_autoscaler.map(u64::from));
+    let pool = spec(&plan, "BackendPool").unwrap();
+    let target = json!({"kind": "Deployment", "name": "chat-engine"});
+    assert_eq!(pool["scaleToZero"], json!({"targetRef": target, "idleTimeout": timeout}));
+    assert_eq!(pool["queue"], json!({"timeout": "10m"}));
+}
+
+/// Columns: further fields of the service, and a part of the warning.
+#[rstest]
+#[case::router("router: {runner: {image: r}},", "with a router")]
+#[case::decoder("decoder: {runner: {image: x/vllm}},", "with a decoder")]
+#[case::keda("kedaConfig: {promServerAddress: 'http://p'},", "kedaConfig.customPromQuery")]
+fn service_that_cannot_be_scaled_from_zero_keeps_a_replica(#[case] fields: &str, #[case] expect: &str) {
+    let metric = if fields.contains("keda") { ", scaleMetric: concurrency, maxReplicas: 2" } else { "" };
+    let plan = plan_with_keda(&format!("{{{fields} engine: {{runner: {{image: x/vllm}}, minReplicas: 0{metric}}}}}"));
+    let warning = plan.warnings.iter().find(|warning| warning.code == "AutoscalerUnavailable").unwrap();
+    assert!(warning.message.contains(expect), "{}", warning.message);
+    assert_eq!(spec(&plan, "BackendPool").unwrap().get("scaleToZero"), None);
+}
+
+#[test]
+fn idle_timeout_must_be_a_duration() {
+    let service = service("chat", "{engine: {runner: {image: x/vllm}, minReplicas: 0}}");
+    let service = service.replace("metadata: {", "metadata: {annotations: {ome.io/idle-timeout: soon}, ");
+    let plan = crate::plan(&snapshot(&[&service])).services.remove(0);
+    assert!(plan.message.contains("ome.io/idle-timeout"), "{}", plan.message);
+}
+
 #[rstest]
 #[case::one_replica("maxReplicas: 1", None)]
 #[case::two_replicas("maxReplicas: 2", Some(json!({"maxUnavailable": 1})))]

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use realcluster::{AuditedRequest, Process, Proxy};
 use serde_json::{Value, json};
 
-use super::test_cluster::{Objects, TestCluster, eventually, object_named};
+use super::test_cluster::{DEPLOYMENTS, Objects, SETS, TestCluster, eventually, object_named};
 use crate::deploy;
 use crate::session::{TIMEOUT, ostler};
 
@@ -128,12 +128,27 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
         json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": kind,
             "metadata": {"name": name, "namespace": namespace}, "spec": spec})
     };
+    let pod =
+        json!({"metadata": {"labels": {"app": "scaled"}}, "spec": {"containers": [{"name": "c", "image": "engine"}]}});
+    let scaled_pool = |name: &str, kind: &str| {
+        let scale_to_zero = json!({"targetRef": {"kind": kind, "name": "scaled"}});
+        let spec = json!({"selector": {"app": "none"}, "targetPorts": [8000], "queue": {"timeout": "2s"},
+            "implicitUseCases": "Allow", "scaleToZero": scale_to_zero});
+        object("BackendPool", name, spec)
+    };
     let use_case = json!({"modelName": "one", "poolRef": [{"name": "chat"}]});
     let use_cases = json!({"poolRef": [{"name": "chat"}], "useCases": [{"modelName": "two"}]});
     for object in [
         object("BackendPool", "chat", json!({"selector": {"app": "chat"}, "targetPorts": [8000]})),
         object("LLMUseCase", "one", use_case),
         object("LLMUseCaseSet", "two", use_cases),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scaled", "namespace": namespace},
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "scaled"}}, "template": pod.clone()}}),
+        json!({"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+            "metadata": {"name": "scaled", "namespace": namespace},
+            "spec": {"replicas": 0, "leaderWorkerTemplate": {"size": 1, "workerTemplate": pod}}}),
+        scaled_pool("deployment", "Deployment"),
+        scaled_pool("set", "LeaderWorkerSet"),
     ] {
         test_cluster.apply(&object).await;
     }
@@ -143,14 +158,28 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
         line.split_once("address=")?.1.split_whitespace().next().map(str::to_owned)
     })
     .await;
-    let is_ready = || {
+    let has_status = |request: &str, status: &str| {
         let mut stream = std::net::TcpStream::connect(&address).ok()?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n").ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
         let mut response = String::new();
         stream.read_to_string(&mut response).ok()?;
-        response.starts_with("HTTP/1.1 200").then_some(())
+        response.starts_with(&format!("HTTP/1.1 {status}")).then_some(())
     };
-    eventually("readiness of the gateway", async || tokio::task::block_in_place(is_ready)).await;
+    let ready = "GET /readyz HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n\r\n";
+    eventually("readiness of the gateway", async || tokio::task::block_in_place(|| has_status(ready, "200"))).await;
+    for (pool, workloads) in [("deployment", DEPLOYMENTS), ("set", SETS)] {
+        let body = r#"{"model":"m","prompt":"hi"}"#;
+        let request = format!(
+            "POST /{namespace}/{pool}/v1/completions HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        // No engine runs on this cluster, so the request waits in vain.
+        eventually("a request that waits", async || tokio::task::block_in_place(|| has_status(&request, "503"))).await;
+        let is_scaled = |objects: &Objects| object_named(objects, "scaled")["spec"]["replicas"] == 1;
+        test_cluster.wait_for("a replica", workloads, namespace, is_scaled).await;
+        test_cluster.delete(workloads, namespace, "scaled").await;
+    }
     for (resource, name) in [("backendpools", "chat"), ("llmusecases", "one"), ("llmusecasesets", "two")] {
         let kind = (&*format!("{resource}.inference.networking.x-k8s.io"), "v1alpha1");
         let is_reported = |objects: &Objects| object_named(objects, name)["status"]["conditions"].is_array();
@@ -168,7 +197,7 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
     assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
     for resource in ["llmusecasesets", "llmusecases", "backendpools"] {
         let kind = (&*format!("{resource}.inference.networking.x-k8s.io"), "v1alpha1");
-        for name in ["chat", "one", "two"] {
+        for name in ["chat", "one", "two", "deployment", "set"] {
             test_cluster.delete(kind, namespace, name).await;
         }
     }
