@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{condition::Condition, duration::Duration, openapi};
 
+/// The API group of every kind in this module.
+pub const GROUP: &str = "inference.networking.x-k8s.io";
+
 /// The API version of every kind in this module.
 pub const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
@@ -53,7 +56,7 @@ pub struct BackendPoolSpec {
     /// Behavior of a gateway if the endpoint picker is unavailable; `FailClose` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_mode: Option<FailureMode>,
-    /// Limits of the request queue.
+    /// Limits of the request queue; those that are unset have defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLimits>,
     /// The gateway scales a workload to zero replicas while the pool receives no requests; never if unset.
@@ -61,7 +64,7 @@ pub struct BackendPoolSpec {
     pub scale_to_zero: Option<ScaleToZero>,
 }
 
-/// The model server of a pool.
+/// The model server of a pool; `vllm` if unset. A Pod label can override it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelServer {
@@ -76,7 +79,7 @@ pub enum ModelServer {
     Triton,
 }
 
-/// Whether models without a use case are served.
+/// Whether models without a use case are served; `Deny` if unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ImplicitUseCases {
     /// Requests for such models are rejected.
@@ -86,7 +89,7 @@ pub enum ImplicitUseCases {
     Allow,
 }
 
-/// Behavior of a gateway if the endpoint picker is unavailable.
+/// Behavior of a gateway if the endpoint picker is unavailable; `FailClose` if unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum FailureMode {
     /// Reject the request.
@@ -96,7 +99,7 @@ pub enum FailureMode {
     FailOpen,
 }
 
-/// Limits of the request queue of a pool.
+/// Limits of the request queue of a pool; unset limits have defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueLimits {
@@ -214,7 +217,7 @@ pub struct LLMUseCaseSpec {
     /// Model name in the requests of clients.
     #[schemars(length(min = 1))]
     pub model_name: String,
-    /// Latency objective; a use case with an objective is critical.
+    /// Latency objective; a use case with an objective is critical, and not if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
     /// Weighted target models; the model name itself if empty.
@@ -235,7 +238,7 @@ pub struct PoolRef {
     /// API version of the pool; the API version of BackendPool if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Namespace of the pool; only the namespace of the object itself is supported.
+    /// Namespace of the pool; that of the object itself if unset. No other one is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -247,7 +250,7 @@ pub struct UseCase {
     /// Model name in the requests of clients.
     #[schemars(length(min = 1))]
     pub model_name: String,
-    /// Latency objective; a use case with an objective is critical.
+    /// Latency objective; a use case with an objective is critical, and not if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objective: Option<Objective>,
     /// Weighted target models; the model name itself if empty.
@@ -255,11 +258,12 @@ pub struct UseCase {
     pub target_models: Vec<TargetModel>,
 }
 
-/// Latency objective of a use case.
+/// Latency objective of a use case, which makes it critical; not critical if unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Objective {
-    /// Desired end-to-end latency divided by the number of output tokens, at the 95th percentile over multiple requests.
+    /// Desired end-to-end latency divided by the number of output tokens, at the 95th percentile over multiple requests; critical
+    /// without a target if unset.
     #[serde(
         rename = "desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests",
         skip_serializing_if = "Option::is_none"

@@ -9,6 +9,10 @@ use crate::kinds::NODE;
 const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 const WRITE_VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
+/// Kinds of the platform team, and of the owners of use cases (GW-3).
+const POOL_KINDS: [&str; 1] = ["backendpools"];
+const USE_CASE_KINDS: [&str; 2] = ["llmusecases", "llmusecasesets"];
+
 /// Scope of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
@@ -16,17 +20,25 @@ enum Scope {
     Cluster,
 }
 
-/// Returns the ClusterRoles. Three are aggregated to `view`, `edit` and `admin`; in a RoleBinding, these grant nothing on
-/// cluster-scoped kinds. `ostler-cluster-view` lets users of namespaces read these kinds, which `ostler plan` and
-/// `ostler explain` use.
+/// Returns the ClusterRoles. Those that are aggregated to `view`, `edit` and `admin` grant nothing on cluster-scoped kinds in a
+/// RoleBinding. `ostler-pool-admin` and `ostler-use-case-owner` are a part of `edit`, for people who manage only pools or only use
+/// cases. `ostler-cluster-view` lets users of namespaces read cluster-scoped kinds, which `ostler plan` and `ostler explain` use.
 #[must_use]
 pub fn user_roles() -> Vec<Value> {
     let all_kinds = [rules(Scope::Namespaced, &READ_VERBS), rules(Scope::Cluster, &READ_VERBS)].concat();
     let mut cluster_view = rules(Scope::Cluster, &READ_VERBS);
     cluster_view.push(json!({"apiGroups": [NODE.group], "resources": [NODE.plural], "verbs": READ_VERBS}));
+    let is_routing = |rule: &Value| rule["apiGroups"][0] == api::inference::GROUP;
+    let editable = rules(Scope::Namespaced, &WRITE_VERBS).into_iter().filter(|rule| !is_routing(rule));
+    let routing = |kinds: &[&str], verbs: &[&str]| json!({"apiGroups": [api::inference::GROUP], "resources": kinds, "verbs": verbs});
+    let persona = |owned: &[&str], read: &[&str]| {
+        [routing(owned, &[&READ_VERBS[..], &WRITE_VERBS].concat()), routing(read, &READ_VERBS)]
+    };
     vec![
         role("ostler-view", Some("view"), &all_kinds),
-        role("ostler-edit", Some("edit"), &rules(Scope::Namespaced, &WRITE_VERBS)),
+        role("ostler-edit", Some("edit"), &editable.collect::<Vec<_>>()),
+        role("ostler-pool-admin", Some("edit"), &persona(&POOL_KINDS, &USE_CASE_KINDS)),
+        role("ostler-use-case-owner", Some("edit"), &persona(&USE_CASE_KINDS, &POOL_KINDS)),
         role("ostler-admin", Some("admin"), &rules(Scope::Cluster, &WRITE_VERBS)),
         role("ostler-cluster-view", None, &cluster_view),
     ]
@@ -61,6 +73,26 @@ fn rules(scope: Scope, verbs: &[&str]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Together, the parts of `edit` grant writes on all namespaced kinds.
+    #[test]
+    fn parts_of_the_role_edit_are_complete() {
+        let roles = user_roles();
+        let is_part =
+            |role: &&Value| role.pointer("/metadata/labels/rbac.authorization.k8s.io~1aggregate-to-edit").is_some();
+        let writable: std::collections::BTreeSet<String> = roles
+            .iter()
+            .filter(is_part)
+            .flat_map(|role| role["rules"].as_array().unwrap())
+            .filter(|rule| rule["verbs"].as_array().unwrap().contains(&json!("create")))
+            .flat_map(|rule| rule["resources"].as_array().unwrap())
+            .map(|resource| resource.as_str().unwrap().to_owned())
+            .collect();
+        let definitions = api::crds();
+        let namespaced = definitions.iter().filter(|definition| definition["spec"]["scope"] == "Namespaced");
+        let plural = |definition: &Value| definition["spec"]["names"]["plural"].as_str().unwrap().to_owned();
+        assert_eq!(writable, namespaced.map(plural).collect());
+    }
 
     #[test]
     fn editors_of_a_namespace_write_no_cluster_scoped_kinds() {
@@ -101,6 +133,8 @@ mod tests {
             [
                 (json!("ostler-view"), aggregated("view")),
                 (json!("ostler-edit"), aggregated("edit")),
+                (json!("ostler-pool-admin"), aggregated("edit")),
+                (json!("ostler-use-case-owner"), aggregated("edit")),
                 (json!("ostler-admin"), aggregated("admin")),
                 (json!("ostler-cluster-view"), Value::Null),
             ]

@@ -1,6 +1,8 @@
 //! Selects an endpoint for each request, for both frontends.
 
 mod admission_request;
+#[cfg(test)]
+mod change_simulation;
 mod current_snapshot;
 mod interruptions;
 mod model_route;

@@ -54,9 +54,12 @@ fn formats_are_supported() {
 }
 
 /// How endpoints are scored is the configuration of the picker: the only weights of pools and use cases are those of targets.
+/// The platform team states what concerns Pods, ports and limits, and owners of use cases state models, weights and objectives.
+// spec: GW-4
 // spec: GW-9
+// spec: GW-77
 #[rstest]
-#[case("BackendPool", &["failureMode", "implicitUseCases", "modelServer", "queue", "selector", "targetPorts"])]
+#[case("BackendPool", &["failureMode", "implicitUseCases", "modelServer", "queue", "scaleToZero", "selector", "targetPorts"])]
 #[case("LLMUseCase", &["modelName", "objective", "poolRef", "targetModels"])]
 #[case("LLMUseCaseSet", &["poolRef", "useCases"])]
 fn pools_and_use_cases_have_no_scorer_settings(#[case] kind: &str, #[case] fields: &[&str]) {
@@ -76,6 +79,55 @@ fn pools_and_use_cases_have_no_scorer_settings(#[case] kind: &str, #[case] field
     let mut weights = Vec::new();
     collect_weights(spec, "spec", &mut weights);
     assert!(weights.iter().all(|path| path.ends_with("targetModels.weight")), "{weights:?}");
+}
+
+/// The API group is experimental, and extends no kind of the Gateway API.
+// spec: GW-10
+// spec: GW-64
+#[test]
+fn inference_group_has_experimental_pools_and_use_cases_only() {
+    let crds = crds();
+    let routing: Vec<_> = crds.iter().filter(|crd| crd["spec"]["group"] == inference::GROUP).collect();
+    let kinds: std::collections::BTreeSet<_> =
+        routing.iter().map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["BackendPool", "LLMUseCase", "LLMUseCaseSet"]);
+    for crd in routing {
+        let versions: Vec<_> =
+            crd["spec"]["versions"].as_array().unwrap().iter().map(|version| &version["name"]).collect();
+        assert_eq!(versions, ["v1alpha1"]);
+    }
+    assert!(crds.iter().all(|crd| !crd["spec"]["names"]["kind"].as_str().unwrap().contains("Route")));
+}
+
+/// Optional fields state their default, also fields whose absence has a meaning of its own.
+// spec: GW-8
+#[test]
+fn fields_of_pools_and_use_cases_are_described() {
+    fn check(schema: &Value, path: &str, problems: &mut Vec<String>) {
+        let is_required = |name: &str| {
+            schema["required"].as_array().is_some_and(|required| required.iter().any(|field| field == name))
+        };
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            let description = property["description"].as_str().unwrap_or_default();
+            let states_default = ["unset", "empty", "default"].iter().any(|word| description.contains(word));
+            if description.is_empty() || !(states_default || is_required(name)) {
+                problems.push(format!("{path}: {description}"));
+            }
+            check(property, &path, problems);
+            check(&property["items"], &path, problems);
+        }
+    }
+    let mut problems = Vec::new();
+    for crd in crds().iter().filter(|crd| crd["spec"]["group"] == inference::GROUP) {
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        check(schema, crd["spec"]["names"]["kind"].as_str().unwrap(), &mut problems);
+    }
+    assert_eq!(problems, Vec::<String>::new());
+    let page = include_str!("../../../../docs/endpoint-picker.md");
+    for term in ["**priority**", "**fairness**"] {
+        assert!(page.contains(term), "the glossary defines {term}");
+    }
 }
 
 // spec: RT-1

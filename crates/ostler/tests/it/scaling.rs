@@ -94,9 +94,10 @@ fn scales_services_of_both_groups_on_their_class() {
 }
 
 /// The engine stops when it has been idle for the time that its service states. A request starts it again and waits until it has loaded
-/// its model.
+/// its model. All controllers and the gateway are parts of one program.
 // spec: RT-25
 // spec: GW-25
+// spec: GW-70
 #[test]
 fn request_starts_a_service_that_is_scaled_to_zero() {
     let directory = TempDirectory::new();

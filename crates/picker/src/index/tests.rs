@@ -237,6 +237,45 @@ fn missing_pool_is_reported_and_others_are_served() {
     );
 }
 
+// spec: GW-71
+#[rstest]
+#[case::unset(json!(null), false)]
+#[case::deny(json!("Deny"), false)]
+#[case::allow(json!("Allow"), true)]
+fn models_without_a_use_case_are_denied_by_default(#[case] implicit_use_cases: Value, #[case] expect: bool) {
+    let mut object = (*pool("p", &[8000])).clone();
+    if !implicit_use_cases.is_null() {
+        object["spec"]["implicitUseCases"] = implicit_use_cases;
+    }
+    let index = index(&WatchedObjects { backend_pools: vec![Arc::new(object)], ..WatchedObjects::default() });
+    assert_eq!(index.pools[0].allows_implicit_use_cases, expect);
+}
+
+/// Several owners publish sets with several use cases on one pool, whatever base models its engines serve.
+// spec: GW-6
+// spec: GW-68
+#[test]
+fn owners_share_a_pool() {
+    let sets = vec![
+        use_case_set("team-a", "2026-01-01T00:00:00Z", &["p"], &["llama-chat", "llama-code", "llama-search"]),
+        use_case_set("team-b", "2026-02-01T00:00:00Z", &["p"], &["qwen-chat"]),
+        use_case_set("team-c", "2026-03-01T00:00:00Z", &["p"], &["qwen-code"]),
+    ];
+    let index = index(&WatchedObjects {
+        backend_pools: vec![pool("p", &[8000])],
+        use_case_sets: sets,
+        pods: vec![pod("llama", "10.0.0.1", true), pod("qwen", "10.0.0.2", true)],
+        ..WatchedObjects::default()
+    });
+    let [pool] = &index.pools[..] else { panic!("{:?}", index.pools) };
+    let models: Vec<&String> = pool.use_cases.keys().collect();
+    assert_eq!(models, ["llama-chat", "llama-code", "llama-search", "qwen-chat", "qwen-code"]);
+    assert_eq!(pool.ready_endpoints.len(), 2);
+    for conditions in index.use_case_conditions.values() {
+        assert!(conditions.iter().all(|condition| condition.status == ConditionStatus::True), "{conditions:?}");
+    }
+}
+
 fn inference_pool() -> Arc<Value> {
     Arc::new(json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
         "metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},

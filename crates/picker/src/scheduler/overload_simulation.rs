@@ -110,8 +110,19 @@ impl Outcome {
     }
 }
 
-/// Sends requests for models at rates per second.
+/// Pools by name, with the positions of their engines and their use cases.
+type Pools<'a> = &'a [(&'a str, std::ops::Range<usize>, &'a [(&'a str, i32)])];
+
+/// One pool of all engines.
+const ONE_POOL: Pools<'_> = &[("p", 0..ENGINES, &[("critical", CRITICAL), ("a", NONCRITICAL), ("b", NONCRITICAL)])];
+
+/// Sends requests for models at rates per second to one pool.
 async fn simulate(rates: &[(&'static str, f64)]) -> Outcome {
+    simulate_pools(ONE_POOL, rates).await
+}
+
+/// Sends requests for models at rates per second.
+async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)]) -> Outcome {
     let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     let engine = |number: usize| {
         let endpoint = Arc::new(endpoint(number as u8));
@@ -119,12 +130,16 @@ async fn simulate(rates: &[(&'static str, f64)]) -> Outcome {
         Arc::new(Engine { slots: Semaphore::new(SLOTS), waiting: AtomicUsize::new(0), endpoint })
     };
     let engines: Vec<_> = (1..=ENGINES).map(engine).collect();
-    let use_case =
-        |(model, priority): (&str, i32)| (model.to_owned(), UseCase { priority, ..UseCase::implicit(model) });
-    let use_cases = [("critical", CRITICAL), ("a", NONCRITICAL), ("b", NONCRITICAL)].map(use_case).into();
-    let endpoints = engines.iter().map(|engine| Arc::clone(&engine.endpoint)).collect();
-    let pool = Pool::new(NamespacedName::new("ns", "p"), scheduler.default_scheduling(), endpoints);
-    scheduler.replace(vec![Pool { use_cases, allows_implicit_use_cases: true, ..pool }]);
+    let use_case = |(model, priority): &(&str, i32)| {
+        ((*model).to_owned(), UseCase { priority: *priority, ..UseCase::implicit(model) })
+    };
+    let new_pool = |(name, range, use_cases): &(&str, std::ops::Range<usize>, &[(&str, i32)])| {
+        let endpoints = engines[range.clone()].iter().map(|engine| Arc::clone(&engine.endpoint)).collect();
+        let pool = Pool::new(NamespacedName::new("ns", name), scheduler.default_scheduling(), endpoints);
+        let use_cases = use_cases.iter().map(use_case).collect();
+        Pool { use_cases, allows_implicit_use_cases: true, ..pool }
+    };
+    scheduler.replace(pools.iter().map(new_pool).collect());
 
     let (scheduler, origin) = (Arc::new(scheduler), Instant::now());
     let mut requests = JoinSet::new();
@@ -174,6 +189,7 @@ async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingErro
 /// others do not delay requests with a higher priority.
 // spec: GW-36
 // spec: GW-74
+// spec: GW-76
 // spec: GW-78
 #[tokio::test(start_paused = true)]
 async fn overload_waits_in_the_gateway() {
@@ -218,4 +234,17 @@ async fn undeclared_models_have_equal_shares() {
     for ((x, y), z) in starts[0].iter().zip(&starts[1]).zip(&starts[2]) {
         assert!(x.abs_diff(*y).max(x.abs_diff(*z)) * 20 <= 2 * x, "{x} {y} {z}");
     }
+}
+
+/// Three times the capacity of one pool delays nothing in another one.
+// spec: GW-11
+#[tokio::test(start_paused = true)]
+async fn overload_of_a_pool_does_not_concern_another_one() {
+    let pools: Pools<'_> = &[("p", 0..2, &[("a", NONCRITICAL)]), ("q", 2..4, &[("b", NONCRITICAL)])];
+    let b = ("b", 0.3 * CAPACITY);
+    let alone = simulate_pools(pools, &[b]).await;
+    let outcome = simulate_pools(pools, &[("a", 1.5 * CAPACITY), b]).await;
+    assert!(outcome.rejected["a"] > 0 && !outcome.rejected.contains_key("b"), "{:?}", outcome.rejected);
+    let (expected, actual) = (alone.p95("b"), outcome.p95("b"));
+    assert!(actual.as_secs_f64() <= 1.05 * expected.as_secs_f64(), "{expected:?} {actual:?}");
 }

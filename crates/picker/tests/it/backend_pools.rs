@@ -18,6 +18,7 @@ use crate::picker_fixture::{install_definitions, reserve_sockets};
 
 const POOLS: &str = "backendpools.inference.networking.x-k8s.io";
 const USE_CASE_SETS: &str = "llmusecasesets.inference.networking.x-k8s.io";
+const USE_CASES: &str = "llmusecases.inference.networking.x-k8s.io";
 const DEPLOYMENTS: &str = "deployments.apps";
 
 /// An API server and the scheduler of a gateway that watches it.
@@ -124,6 +125,29 @@ impl WatchFixture {
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": kind,
         "metadata": {"namespace": "default", "name": name}, "spec": spec})
+}
+
+/// The definitions of pools, use cases and sets of them have statuses of their own.
+// spec: GW-1
+#[tokio::test]
+async fn statuses_of_pools_and_use_cases_are_subresources() {
+    let fixture = WatchFixture::start();
+    fixture.create_pool("llama");
+    fixture.create_use_case_set("set", &["llama"], &json!([]));
+    let spec = json!({"poolRef": [{"name": "llama"}], "modelName": "single"});
+    fixture.server.create(USE_CASES, object("LLMUseCase", "single", &spec)).unwrap();
+    for (resource, name) in [(POOLS, "llama"), (USE_CASE_SETS, "set"), (USE_CASES, "single")] {
+        let has_status = |fixture: &WatchFixture| {
+            fixture.server.get(resource, "default", name).unwrap()["status"]["conditions"].is_array()
+        };
+        fixture.wait_until("the status", has_status).await;
+        let written = (*fixture.server.get(resource, "default", name).unwrap()).clone();
+        let mut changed = written.clone();
+        changed["status"] = json!({"conditions": []});
+        let updated = fixture.server.update(resource, changed).unwrap();
+        assert_eq!(updated["status"]["conditions"], written["status"]["conditions"], "{resource}");
+        assert_eq!(updated["metadata"]["namespace"], "default");
+    }
 }
 
 // spec: GW-31

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use realcluster::{AuditedRequest, Proxy};
 use serde_json::{Value, json};
 
@@ -20,6 +20,9 @@ use crate::session::{TIMEOUT, ostler, outcome};
 
 const WATCHED: [&str; 2] = ["team-a", "team-b"];
 const OTHER: &str = "team-c";
+const POOLS: (&str, &str) = ("backendpools.inference.networking.x-k8s.io", "v1alpha1");
+const USE_CASE_SETS: (&str, &str) = ("llmusecasesets.inference.networking.x-k8s.io", "v1alpha1");
+const USE_CASES: (&str, &str) = ("llmusecases.inference.networking.x-k8s.io", "v1alpha1");
 const CLUSTER_ROLES: (&str, &str) = ("clusterroles.rbac.authorization.k8s.io", "v1");
 const CLUSTER_BINDINGS: (&str, &str) = ("clusterrolebindings.rbac.authorization.k8s.io", "v1");
 
@@ -44,6 +47,7 @@ pub(super) async fn operator_uses_only_its_namespaces(test_cluster: &mut TestClu
     test_cluster
         .wait_for("the RoleBinding of the router", BINDINGS, WATCHED[0], |found| found.contains_key("routed-epp"))
         .await;
+    personas_write_their_kinds(test_cluster).await;
     users_of_a_namespace_get_explanations(test_cluster).await;
     for role in ["edit", "admin"] {
         editors_of_a_namespace_write_services(test_cluster, role).await;
@@ -197,6 +201,44 @@ async fn editors_of_a_namespace_write_services(test_cluster: &TestCluster, role:
     let expected_status = if role == "admin" { 201 } else { 403 };
     assert_eq!(create_status(&client, CLASSES, "", &class).await, expected_status);
     test_cluster.delete(CLUSTER_BINDINGS, "", role).await;
+}
+
+/// The platform team writes pools, and owners of use cases write these: neither can write what the other one owns.
+// spec: GW-3
+async fn personas_write_their_kinds(test_cluster: &TestCluster) {
+    let namespace = WATCHED[0];
+    let object = |kind: &str, spec: Value| {
+        json!({"apiVersion": api::inference::API_VERSION, "kind": kind,
+            "metadata": {"name": "persona", "namespace": namespace}, "spec": spec})
+    };
+    let pool = object("BackendPool", json!({"selector": {"app": "none"}, "targetPorts": [8000]}));
+    let use_cases =
+        object("LLMUseCaseSet", json!({"poolRef": [{"name": "persona"}], "useCases": [{"modelName": "m"}]}));
+    let use_case = object("LLMUseCase", json!({"poolRef": [{"name": "persona"}], "modelName": "m"}));
+    let objects = [(POOLS, pool), (USE_CASE_SETS, use_cases), (USE_CASES, use_case)];
+    for (role, allowed) in [("ostler-pool-admin", [true, false, false]), ("ostler-use-case-owner", [false, true, true])]
+    {
+        create_account(test_cluster, role).await;
+        test_cluster.apply(&binding("RoleBinding", role, role)).await;
+        let user = format!("system:serviceaccount:{namespace}:{role}");
+        let resource = if allowed[0] { "backendpools" } else { "llmusecasesets" };
+        let create = json!({"verbs": ["create"], "apiGroups": [api::inference::GROUP], "resources": [resource]});
+        test_cluster.wait_for_access(&user, &create, namespace, true).await;
+        let client = test_cluster.cluster.service_account(namespace, role).await.unwrap().client;
+        for ((kind, object), allowed) in objects.iter().zip(allowed) {
+            let expected = if allowed { 201 } else { 403 };
+            assert_eq!(create_status(&client, *kind, namespace, object).await, expected, "{role}: {object}");
+            // A use case is published, its weights are changed, and it is withdrawn.
+            test_cluster.apply(object).await;
+            let api = realcluster::dynamic_api(&client, kind.0, kind.1, namespace);
+            let label = json!({"metadata": {"labels": {"changed-by": role}}});
+            let changed = api.patch("persona", &PatchParams::default(), &Patch::Merge(&label)).await;
+            let deleted = api.delete("persona", &DeleteParams::background()).await;
+            assert_eq!((changed.is_ok(), deleted.is_ok()), (allowed, allowed), "{role}: {object}");
+            assert!(api.list(&ListParams::default()).await.is_ok(), "{role}: both read what the other one owns");
+            test_cluster.delete(*kind, namespace, "persona").await;
+        }
+    }
 }
 
 /// Creates an object without persisting it, and returns the HTTP status.

@@ -103,6 +103,7 @@ fn removal_does_not_depend_on_the_time_of_deletion() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+// spec: GW-69
 #[ignore = "needs a built control plane: cargo xtask test --with realcluster"]
 async fn deploy_readme_is_followed_word_by_word() {
     let temp_directory = TempDirectory::new();

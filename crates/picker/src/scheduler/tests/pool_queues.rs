@@ -180,6 +180,26 @@ async fn busy_prefiller_is_used() {
     assert!(prefiller.is_saturated() && uses_prefiller(&scheduler));
 }
 
+/// While the engine of one pool is busy, another pool serves its requests at once, by its own engine.
+// spec: GW-11
+#[tokio::test(start_paused = true)]
+async fn busy_pool_does_not_concern_another_one() {
+    let (scheduler, first) = busy_scheduler(QueueLimits::default());
+    let pool = only_pool(&scheduler);
+    let other = Pool {
+        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
+        ..Pool::new(NamespacedName::new("ns", "other"), scheduler.default_scheduling(), vec![Arc::new(endpoint(2))])
+    };
+    scheduler.replace(vec![(*pool).clone(), other]);
+    let _busy = first.state.begin(1);
+    let mut waiting = Box::pin(admit_model(&scheduler, "a", 10));
+    assert!((&mut waiting).now_or_never().is_none());
+    for _ in 0..9 {
+        assert_eq!(pod(&admit_model(&scheduler, "other", 10).now_or_never().unwrap().unwrap()), "pod-2");
+    }
+    assert!((&mut waiting).now_or_never().is_none());
+}
+
 /// The queue of one pool leaves as much memory as it occupies, and those of two pools as much as each of them.
 #[tokio::test(start_paused = true)]
 async fn bodies_of_waiting_requests_occupy_a_part_of_the_memory() {
