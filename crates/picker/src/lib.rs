@@ -14,7 +14,7 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
 //!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
 //!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation` and `demand` scale their workloads from and to zero; `index` builds pools and status conditions from
+//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `unserved_targets` reports targets without engines; `activation` and `demand` scale their workloads from and to zero; `index` builds pools and status conditions from
 //!    the watched objects, which `pod` reads.
 //! 4. Core: `metrics`; `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
 //!    `admission` those of callers outside of this crate.
@@ -73,6 +73,7 @@ mod scrape;
 mod served_models;
 mod serving_certificate;
 mod snapshot;
+mod unserved_targets;
 mod use_case;
 mod watch;
 
@@ -95,5 +96,6 @@ pub use scheduler::Scheduler;
 pub use scrape::BUSY_SCRAPE_INTERVAL;
 pub use serving_certificate::{CertificateError, ServingCertificate};
 pub use snapshot::{Pool, Snapshot};
+pub use unserved_targets::TARGET_NOT_SERVED;
 pub use use_case::{TargetModel, UseCase};
 pub use watch::{PoolGroup, watch_pools};

@@ -58,6 +58,13 @@ impl UseCase {
         }
     }
 
+    /// Returns the target models with a weight.
+    pub(crate) fn weighted_targets(&self) -> impl Iterator<Item = &str> {
+        let own = self.targets.is_empty().then_some(self.model_name.as_str());
+        let weighted = self.targets.iter().filter(|target| target.weight > 0).map(|target| target.model.as_str());
+        own.into_iter().chain(weighted)
+    }
+
     /// Selects the target model of one request at random, with probabilities proportional to the weights, among the targets that
     /// are served. If none of those with a weight is, among all.
     pub fn draw_target(&self, rng: &mut Rng, is_served: impl Fn(&str) -> bool) -> &str {

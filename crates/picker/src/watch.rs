@@ -27,6 +27,7 @@ use crate::{
     kinds::{BACKEND_POOL, PICKER_CONFIG, POD, USE_CASE, USE_CASE_SET},
     pod::has_terminated,
     scheduler::Scheduler,
+    unserved_targets::unserved_targets,
 };
 use activator::Activator;
 use changes::PendingChanges;
@@ -39,6 +40,9 @@ const MANAGER: &str = "ostler-picker";
 
 /// How often an incomplete snapshot is checked for optional kinds that the API server rejected.
 const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the target models of use cases are compared with those that the engines list.
+const TARGET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// API group of the InferencePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -182,9 +186,10 @@ async fn update_snapshot(
     scheduler.set_unlisted(&group_resources(&pending));
     let mut rebuilds = Rebuilds::new(pending.is_empty());
     let (mut report, mut configs, mut index) = (PoolReport::default(), ParsedConfigs::default(), PoolIndex::default());
+    let mut next_target_check = Instant::now();
     loop {
         let wake_up = match pending.is_empty() {
-            true => rebuilds.due(),
+            true => rebuilds.due().into_iter().chain(statuses.map(|_| next_target_check)).min(),
             // An optional list that the API server rejects is no change.
             false => Some(Instant::now() + COMPLETION_CHECK_INTERVAL),
         };
@@ -207,6 +212,10 @@ async fn update_snapshot(
                 continue;
             }
             rebuilds.request();
+        }
+        if let Some(statuses) = statuses.filter(|_| Instant::now() >= next_target_check) {
+            statuses.set_unserved_targets(unserved_targets(&scheduler.snapshot()), &index);
+            next_target_check = Instant::now() + TARGET_CHECK_INTERVAL;
         }
         if rebuilds.due().is_none_or(|due| Instant::now() < due) {
             continue;

@@ -18,6 +18,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Statuses to write, the latest of each object.
 pub(super) struct Statuses {
     pending: Mutex<BTreeMap<(Kind, NamespacedName), Status>>,
+    /// Conditions about target models that no engine serves, by `KIND NAMESPACE/NAME` of the use cases.
+    unserved_targets: Mutex<BTreeMap<String, Condition>>,
     changed: Notify,
     clock: Arc<dyn Clock>,
 }
@@ -34,7 +36,7 @@ struct Status {
 impl Statuses {
     /// Creates an empty collection. `clock` is the source of the times in its statuses.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { pending: Mutex::default(), changed: Notify::new(), clock }
+        Self { pending: Mutex::default(), unserved_targets: Mutex::default(), changed: Notify::new(), clock }
     }
 
     /// Adds the statuses of all pools and use cases.
@@ -54,10 +56,29 @@ impl Statuses {
 
     /// Adds the statuses of LLMUseCaseSets and LLMUseCases.
     fn add_use_cases<'a>(&self, use_cases: impl IntoIterator<Item = (&'a (Kind, NamespacedName), &'a Vec<Condition>)>) {
-        let status = |conditions: &Vec<Condition>| Status { fields: json!({}), conditions: conditions.clone() };
-        let use_cases = use_cases.into_iter().map(|(key, conditions)| (key.clone(), status(conditions)));
+        let unserved = self.unserved_targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = |(kind, key): &(Kind, NamespacedName), conditions: &Vec<Condition>| {
+            let unserved = unserved.get(&format!("{} {key}", kind.kind));
+            Status { fields: json!({}), conditions: conditions.iter().chain(unserved).cloned().collect() }
+        };
+        let use_cases = use_cases.into_iter().map(|(key, conditions)| (key.clone(), status(key, conditions)));
         self.lock().extend(use_cases);
         self.changed.notify_one();
+    }
+
+    /// Replaces the conditions about target models that no engine serves, and adds the statuses of the use cases that this concerns.
+    pub(super) fn set_unserved_targets(&self, new: BTreeMap<String, Condition>, index: &PoolIndex) {
+        let old = {
+            let mut unserved = self.unserved_targets.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *unserved, new.clone())
+        };
+        if old != new {
+            let has_changed = |(kind, key): &(Kind, NamespacedName)| {
+                let object = format!("{} {key}", kind.kind);
+                old.get(&object) != new.get(&object)
+            };
+            self.add_use_cases(index.use_case_conditions.iter().filter(|(key, _)| has_changed(key)));
+        }
     }
 
     /// Adds the statuses of the pools at these positions.

@@ -7,7 +7,8 @@ use super::fields::text;
 use crate::report::tree::TreeNode;
 
 /// Conditions that report a problem with status `True`.
-const NEGATIVE_CONDITIONS: [&str; 4] = ["Failed", "DecisionStale", "NoSurgeCapacity", picker::MODEL_NAME_SHARED];
+const NEGATIVE_CONDITIONS: [&str; 5] =
+    ["Failed", "DecisionStale", "NoSurgeCapacity", picker::MODEL_NAME_SHARED, picker::TARGET_NOT_SERVED];
 /// Reasons of conditions that only follow from an earlier condition.
 const DEPENDENT_REASONS: [&str; 2] = ["NotPlanned", "RuntimeNotResolved"];
 
