@@ -125,6 +125,9 @@ pub struct ScaleToZero {
     /// Time without requests after which the workload has no replicas; `5m` if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Duration>,
+    /// Maximum time in the queue while no Pod is ready; that of the queue if unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout: Option<Duration>,
 }
 
 /// A workload with the subresource `scale`.
@@ -159,7 +162,8 @@ pub struct BackendPoolStatus {
     /// Number of use cases that reference the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_cases: Option<i32>,
-    /// Time of the last request in RFC 3339 format, recorded with a delay of up to a minute; only for pools with `scaleToZero`.
+    /// When a request was last in progress in RFC 3339 format, recorded with a delay of up to a minute; only for pools with
+    /// `scaleToZero`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_request_time: Option<String>,
     /// Conditions, keyed by type.

@@ -69,7 +69,7 @@ pub use owner::{IDENTITY_ANNOTATION, ObjectOwner, copied_object, is_managed_by};
 pub use predicted_apply::predict_apply_by_user;
 pub use preview::{ObjectPreview, PreviewOutcome};
 pub use rbac::{PolicyRules, events_rule, kind_rule, leader_election_rules};
-pub use scale::scale;
+pub use scale::{Scale, scale};
 pub use single_object::{apply_object, create_object, list_objects, read_object};
 pub use status::StatusWriter;
 pub use stores::{Change, Changes, Stores};

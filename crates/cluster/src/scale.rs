@@ -7,7 +7,18 @@ use serde_json::json;
 use crate::namespaced_name::NamespacedName;
 use crate::{Error, Kind};
 
-/// Sets the number of replicas of a workload to what `desired` returns for the current one, `None` to leave it. Returns the new number
+/// The scale of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Desired number of replicas.
+    pub replicas: i32,
+    /// Number of replicas that exist, with those of an update.
+    pub existing: i32,
+    /// Label selector of the Pods, such as `app=llama`; empty if the workload states none.
+    pub selector: String,
+}
+
+/// Sets the number of replicas of a workload to what `desired` returns for the current scale, `None` to leave it. Returns the new number
 /// if it was set.
 ///
 /// # Errors
@@ -17,15 +28,20 @@ pub async fn scale(
     kind: Kind,
     key: &NamespacedName,
     manager: &str,
-    desired: impl FnOnce(i32) -> Option<i32>,
+    desired: impl FnOnce(&Scale) -> Option<i32>,
 ) -> Result<Option<i32>, Error> {
     let failed = |action: &'static str| {
         move |source| Error::Request { action, object: format!("{} {key}", kind.kind), source: Box::new(source) }
     };
     let api = kind.api(client.clone(), &key.namespace);
     let current = api.get_scale(&key.name).await.map_err(failed("read the scale of"))?;
-    let replicas = current.spec.and_then(|spec| spec.replicas).unwrap_or_default();
-    let Some(desired) = desired(replicas) else { return Ok(None) };
+    let status = current.status.unwrap_or_default();
+    let scale = Scale {
+        replicas: current.spec.and_then(|spec| spec.replicas).unwrap_or_default(),
+        existing: status.replicas,
+        selector: status.selector.unwrap_or_default(),
+    };
+    let Some(desired) = desired(&scale) else { return Ok(None) };
     let patch = json!({
         "metadata": {"resourceVersion": current.metadata.resource_version},
         "spec": {"replicas": desired},

@@ -1,20 +1,31 @@
 //! When the workload of a pool is scaled from and to zero. Pure: times are passed in.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
+
+use cluster::Scale;
 
 /// What is known about the requests to a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// Number of requests that wait for an endpoint.
+    /// Number of requests that wait in the queue.
     pub(crate) waiting: usize,
-    /// Number of endpoints, ready or not.
-    pub(crate) endpoints: usize,
     /// Whether an endpoint serves requests.
     pub(crate) is_serving: bool,
-    /// Whether requests are in flight, also those of other clients of the engines.
+    /// Whether an endpoint is not ready.
+    pub(crate) has_unready_endpoint: bool,
+    /// Whether requests are in progress, also those of other clients of the engines.
     pub(crate) is_busy: bool,
-    /// Time since the last request to any gateway, at most the time since an endpoint serves requests.
+    /// Time since the last request to any gateway was in progress, at most the time since an endpoint serves requests.
     pub(crate) idle: Duration,
+}
+
+/// After which times without requests a workload is scaled to zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IdleTimeouts {
+    /// If its endpoints are ready.
+    pub(crate) serving: Duration,
+    /// If none is ready, although a request has started it.
+    pub(crate) starting: Duration,
 }
 
 /// A change of the number of replicas.
@@ -29,26 +40,40 @@ pub(crate) enum ScaleChange {
 // === impl Activity ===
 
 impl Activity {
-    /// Returns how the workload is to be scaled now. An engine that is still loading its model is left alone.
-    pub(crate) fn required_change(&self, idle_timeout: Duration) -> Option<ScaleChange> {
-        if self.endpoints == 0 && self.waiting > 0 {
-            return Some(ScaleChange::FromZero);
+    /// Returns how the workload is to be scaled now. While some endpoints are ready and others are not, it is being updated, and the
+    /// new ones may fail.
+    pub(crate) fn required_change(&self, timeouts: IdleTimeouts) -> Option<ScaleChange> {
+        if self.waiting > 0 {
+            return (!self.is_serving).then_some(ScaleChange::FromZero);
         }
-        let is_idle = self.waiting == 0 && !self.is_busy && self.idle >= idle_timeout;
-        (self.is_serving && is_idle).then_some(ScaleChange::ToZero)
+        let (is_settled, timeout) = match self.is_serving {
+            true => (!self.has_unready_endpoint, timeouts.serving),
+            false => (true, timeouts.starting.max(timeouts.serving)),
+        };
+        (is_settled && !self.is_busy && self.idle >= timeout).then_some(ScaleChange::ToZero)
     }
 }
 
 // === impl ScaleChange ===
 
 impl ScaleChange {
-    /// Returns the number of replicas after the change, `None` if `replicas` needs none.
-    pub(crate) fn apply(self, replicas: i32) -> Option<i32> {
+    /// Returns the number of replicas after the change, `None` if `scale` needs none. A workload that is being updated has replicas beyond
+    /// the desired number, which may fail.
+    pub(crate) fn apply(self, scale: &Scale) -> Option<i32> {
         match self {
-            Self::FromZero => (replicas == 0).then_some(1),
-            Self::ToZero => (replicas > 0).then_some(0),
+            Self::FromZero => (scale.replicas == 0).then_some(1),
+            Self::ToZero => (scale.replicas > 0 && scale.existing <= scale.replicas).then_some(0),
         }
     }
+}
+
+/// Returns whether a label selector such as `app=llama,role=engine` selects these labels. Selectors with sets select nothing here.
+pub(crate) fn selects(selector: &str, labels: &BTreeMap<String, String>) -> bool {
+    let is_met = |requirement: &str| {
+        let Some((key, value)) = requirement.split_once('=') else { return false };
+        labels.get(key.trim()).is_some_and(|label| label == value.trim_start_matches('=').trim())
+    };
+    !selector.is_empty() && selector.split(',').all(is_met)
 }
 
 #[cfg(test)]
@@ -59,7 +84,12 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    const IDLE: Activity = Activity { waiting: 0, endpoints: 1, is_serving: true, is_busy: false, idle: TIMEOUT };
+    const TIMEOUTS: IdleTimeouts = IdleTimeouts { serving: TIMEOUT, starting: Duration::from_secs(600) };
+
+    const IDLE: Activity =
+        Activity { waiting: 0, is_serving: true, has_unready_endpoint: false, is_busy: false, idle: TIMEOUT };
+
+    const NOT_SERVING: Activity = Activity { is_serving: false, ..IDLE };
 
     // spec: RT-25
     // spec: GW-25
@@ -68,24 +98,41 @@ mod tests {
     #[case::not_yet_idle(Activity { idle: TIMEOUT - Duration::from_millis(1), ..IDLE }, None)]
     #[case::busy(Activity { is_busy: true, ..IDLE }, None)]
     #[case::waits_for_a_busy_engine(Activity { waiting: 1, ..IDLE }, None)]
-    #[case::loading(Activity { is_serving: false, ..IDLE }, None)]
-    #[case::loading_with_requests(Activity { is_serving: false, waiting: 1, ..IDLE }, None)]
-    #[case::no_replica(Activity { endpoints: 0, is_serving: false, ..IDLE }, None)]
-    #[case::request_without_a_replica(Activity { endpoints: 0, is_serving: false, waiting: 1, ..IDLE }, Some(ScaleChange::FromZero))]
+    #[case::update(Activity { has_unready_endpoint: true, ..IDLE }, None)]
+    #[case::loading(Activity { has_unready_endpoint: true, ..NOT_SERVING }, None)]
+    #[case::loading_with_requests(Activity { has_unready_endpoint: true, waiting: 1, ..NOT_SERVING }, Some(ScaleChange::FromZero))]
+    #[case::no_replica(NOT_SERVING, None)]
+    #[case::request_without_a_replica(Activity { waiting: 1, ..NOT_SERVING }, Some(ScaleChange::FromZero))]
+    #[case::never_ready(Activity { idle: TIMEOUTS.starting, has_unready_endpoint: true, ..NOT_SERVING }, Some(ScaleChange::ToZero))]
     fn workload_follows_the_requests(#[case] activity: Activity, #[case] expect: Option<ScaleChange>) {
-        assert_eq!(activity.required_change(TIMEOUT), expect);
+        assert_eq!(activity.required_change(TIMEOUTS), expect);
     }
 
+    /// Columns: desired and existing replicas.
     #[rstest]
-    #[case(ScaleChange::FromZero, 0, Some(1))]
-    #[case(ScaleChange::FromZero, 1, None)]
-    #[case(ScaleChange::ToZero, 3, Some(0))]
-    #[case(ScaleChange::ToZero, 0, None)]
+    #[case(ScaleChange::FromZero, 0, 0, Some(1))]
+    #[case(ScaleChange::FromZero, 1, 0, None)]
+    #[case(ScaleChange::ToZero, 3, 3, Some(0))]
+    #[case(ScaleChange::ToZero, 0, 0, None)]
+    #[case::update(ScaleChange::ToZero, 1, 2, None)]
     fn only_the_step_from_or_to_zero_is_taken(
         #[case] change: ScaleChange,
         #[case] replicas: i32,
+        #[case] existing: i32,
         #[case] expect: Option<i32>,
     ) {
-        assert_eq!(change.apply(replicas), expect);
+        assert_eq!(change.apply(&Scale { replicas, existing, selector: String::new() }), expect);
+    }
+
+    #[rstest]
+    #[case("app=llama", true)]
+    #[case("app=llama,role==engine", true)]
+    #[case("app=other", false)]
+    #[case("app=llama,tier=gold", false)]
+    #[case("app in (llama)", false)]
+    #[case("", false)]
+    fn selector_selects_labels(#[case] selector: &str, #[case] expect: bool) {
+        let labels = [("app", "llama"), ("role", "engine")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(selects(selector, &labels.into()), expect);
     }
 }

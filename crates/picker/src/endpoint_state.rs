@@ -20,6 +20,9 @@ use crate::{
     served_models::ServedModels,
 };
 
+/// Number of consecutive scrapes without a report after which an engine that has never reported has no limit.
+const MAX_MISSING_REPORTS: usize = 3;
+
 /// Learns when an engine may run more requests.
 pub(crate) trait CapacityListener: std::fmt::Debug + Send + Sync {
     /// Called after a request has ended, and after each report of an endpoint.
@@ -38,6 +41,8 @@ pub struct EndpointState {
     /// How many requests of this process the engine runs at the same time, 0 if it does not report that.
     request_limit: AtomicUsize,
     concurrency: Mutex<ConcurrencyLimit>,
+    /// Number of consecutive scrapes without a report.
+    missing_reports: AtomicUsize,
     /// The queues of pools with this endpoint in which requests wait.
     capacity_listeners: Mutex<Vec<Weak<dyn CapacityListener>>>,
     has_capacity_listeners: AtomicBool,
@@ -217,6 +222,7 @@ impl EndpointState {
 
     /// Records the metrics of a scrape.
     pub(crate) fn record_metrics(&self, metrics: EngineMetrics, now: Instant) {
+        self.missing_reports.store(0, Relaxed);
         self.health.record_sleep(metrics.is_asleep, now);
         let peak_requests = self.peak_requests.swap(self.requests(), Relaxed);
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -229,12 +235,18 @@ impl EndpointState {
         self.notify_capacity_listeners();
     }
 
-    /// Records that the engine did not report: the requests of others are unknown, and its limit too if it never reported it.
+    /// Records that the engine did not report: the requests of others are unknown, and after some time also its limit, if it never
+    /// reported it. An engine that has just started may be too busy to respond.
     pub(crate) fn record_missing_report(&self) {
         let last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         let is_limited = last_report.as_ref().is_some_and(|report| report.metrics.capacity().is_some());
         let limit = || self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).get();
-        self.request_limit.store(if is_limited { limit() } else { 0 }, Relaxed);
+        let missing_reports = self.missing_reports.fetch_add(1, Relaxed).saturating_add(1);
+        if is_limited {
+            self.request_limit.store(limit(), Relaxed);
+        } else if missing_reports >= MAX_MISSING_REPORTS {
+            self.request_limit.store(0, Relaxed);
+        }
         drop(last_report);
         self.notify_capacity_listeners();
     }
@@ -359,6 +371,8 @@ mod tests {
         let _own: Vec<InFlight> = (0..requests).map(|_| state.begin(10)).collect();
         let before = state.is_saturated();
         state.record_missing_report();
+        assert_eq!(state.is_saturated(), before, "it may be busy");
+        (1..MAX_MISSING_REPORTS).for_each(|_| state.record_missing_report());
         assert!(!state.is_saturated(), "an engine without metrics has no limit");
         for _ in 0..2 {
             state.record_metrics(metrics(requests as f64, 0.0), Instant::now());

@@ -26,7 +26,8 @@ const REQUEST_SECONDS: [f64; 17] =
     [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0];
 
 /// Buckets of the times in a queue in seconds.
-const QUEUE_SECONDS: [f64; 13] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const QUEUE_SECONDS: [f64; 16] =
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0];
 
 /// Maximum length of a model name in characters; longer names are truncated.
 const MAX_MODEL_NAME_CHARS: usize = 253;
@@ -51,6 +52,8 @@ pub(crate) struct Metrics {
     queue_durations: Family<MetricLabels, Histogram>,
     pools: PoolGauges,
     models: Mutex<BTreeSet<String>>,
+    /// Held while the gauges are updated and encoded.
+    rendering: Mutex<()>,
 }
 
 /// Gauges that are updated each time the metrics are rendered.
@@ -122,6 +125,7 @@ impl Metrics {
             hit_bytes: Histogram::new([0.0].into_iter().chain((4..=16).map(|power| f64::from(1 << power)))),
             pools: PoolGauges::default(),
             models: Mutex::default(),
+            rendering: Mutex::default(),
         };
         metrics.register();
         metrics
@@ -250,6 +254,7 @@ impl Metrics {
 
     /// Returns all metrics in the OpenMetrics text format, with the gauges of `pools` and of the requests in their queues.
     pub(crate) fn render<'a>(&self, pools: impl Iterator<Item = &'a Arc<Pool>>, queued: &[QueuedFlow]) -> String {
+        let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         self.pools.clear();
         pools.for_each(|pool| self.pools.update(&self.pool_label(&pool.key), pool));
         for QueuedFlow { pool, priority, name, requests, bytes } in queued {

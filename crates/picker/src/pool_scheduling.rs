@@ -1,6 +1,7 @@
 //! Scheduling of one pool: its policy, and what earlier decisions left behind.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,6 +19,7 @@ use crate::{
     request::estimate_tokens,
     scheduling_request::SchedulingRequest,
     score::state::SchedulerState,
+    served_models::ServedModels,
 };
 
 /// How the endpoints of a pool are selected, and the state of its scorers.
@@ -27,6 +29,8 @@ pub struct PoolScheduling {
     /// Index of the process.
     prefix_index: Arc<PrefixIndex>,
     state: Mutex<SchedulerState>,
+    /// Models that the engines listed before the workload was scaled to zero.
+    last_listed_models: ServedModels,
 }
 
 /// Counts a request as in flight until it is dropped.
@@ -43,12 +47,22 @@ pub(crate) struct RequestInFlight {
 impl PoolScheduling {
     /// Returns the scheduling of a pool that has received no request.
     pub(crate) fn new(policy: SchedulingPolicy, prefix_index: Arc<PrefixIndex>) -> Self {
-        Self { policy, prefix_index, state: Mutex::default() }
+        Self { policy, prefix_index, state: Mutex::default(), last_listed_models: ServedModels::default() }
     }
 
     /// Returns what the policy knows about an endpoint before any request.
     pub(crate) fn endpoint_facts(&self, endpoint: &Endpoint) -> EndpointFacts {
         self.policy.endpoint_facts(endpoint, &self.prefix_index)
+    }
+
+    /// Records the models that the engines list.
+    pub(crate) fn record_listed_models(&self, models: BTreeSet<String>) {
+        self.last_listed_models.record(Some(models).filter(|models| !models.is_empty()), Instant::now());
+    }
+
+    /// Returns the models that the engines listed when endpoints served requests last.
+    pub(crate) fn last_listed_models(&self) -> &ServedModels {
+        &self.last_listed_models
     }
 
     /// Returns the policy.

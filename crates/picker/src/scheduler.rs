@@ -52,6 +52,9 @@ pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
 pub(crate) use permit::Permit;
 pub(crate) use selection::Selection;
 
+/// Age of a report that does not show any more whether an engine is in use.
+const MAX_REPORT_AGE: Duration = Duration::from_secs(15);
+
 /// The result of an attempt to admit a request.
 enum Admission {
     Admitted(Permit),
@@ -156,6 +159,9 @@ impl Scheduler {
             }
             _ => pool,
         };
+        if let Some(old) = old.filter(|old| old.scale_to_zero.is_some() && old.is_serving()) {
+            pool.scheduling.record_listed_models(old.listed_models());
+        }
         if let Some(old) = unchanged {
             let state = |pool: &Pool, address| pool.endpoint(address).map(|endpoint| Arc::as_ptr(&endpoint.state));
             pool.scheduling.retain(|address| state(&pool, address).is_some_and(|new| state(old, address) == Some(new)));
@@ -219,6 +225,7 @@ impl Scheduler {
             result => Box::pin(self.admit_later(request, result)).await?,
         };
         permit.running = Some(Box::new(self.record_admission(request, &permit, start)));
+        permit.in_progress = self.demand.begin(&permit.route.pool);
         Ok(permit)
     }
 
@@ -274,7 +281,7 @@ impl Scheduler {
     fn attempt(&self, request: &AdmissionRequest<'_>) -> Result<Admission, RoutingError> {
         let (start, mut rng) = (Instant::now(), self.rng());
         let route = ModelRoute::resolve(request, &self.snapshot(), &mut rng)?;
-        self.demand.record(&route.pool, start);
+        self.demand.record(&route.pool);
         // While no engine could run it, a request does not wait as long as those that wait for busy engines.
         if self.queues.waiting_requests(&route.pool.key) > 0 && route.pool.has_awake_endpoint(start) {
             return Ok(Admission::Saturated(route));
@@ -293,15 +300,16 @@ impl Scheduler {
 
     /// Returns what is known about the requests to a pool.
     pub(crate) fn activity(&self, pool: &Pool, idle: Duration) -> Activity {
+        let now = Instant::now();
         let is_used = |endpoint: &Arc<Endpoint>| {
-            let others = endpoint.state.last_report().map_or(0.0, |report| report.other_requests());
-            endpoint.state.requests() > 0 || others > 0.0
+            let report = endpoint.state.last_report().filter(|report| now.duration_since(report.time) < MAX_REPORT_AGE);
+            endpoint.state.requests() > 0 || report.is_some_and(|report| report.other_requests() > 0.0)
         };
         Activity {
             waiting: self.queues.waiting_requests(&pool.key),
-            endpoints: pool.endpoint_count,
             is_serving: pool.is_serving(),
-            is_busy: pool.ready_endpoints.iter().any(is_used),
+            has_unready_endpoint: pool.endpoint_count > pool.ready_endpoints.len(),
+            is_busy: self.demand.in_progress(&pool.key) > 0 || pool.ready_endpoints.iter().any(is_used),
             idle,
         }
     }

@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 use api::inference::ScaleToZero;
@@ -14,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
-    queue_limits::QueueLimits, use_case::UseCase,
+    queue_limits::QueueLimits, served_models::ServedModels, use_case::UseCase,
 };
 
 /// A pool with its ready endpoints and active use cases.
@@ -117,6 +118,24 @@ impl Pool {
         self.is_serving() || self.scale_to_zero.is_some()
     }
 
+    /// Returns how long a request may wait now.
+    pub(crate) fn queue_timeout(&self) -> Duration {
+        let start_timeout =
+            self.scale_to_zero.as_ref().filter(|_| !self.is_serving()).and_then(|scale| scale.start_timeout);
+        start_timeout.map_or(self.queue_limits.timeout, |timeout| timeout.0)
+    }
+
+    /// Returns the models that the engines list.
+    pub(crate) fn listed_models(&self) -> BTreeSet<String> {
+        let names = self.serving_endpoints().map(|endpoint| endpoint.state.served_models.names());
+        names.flat_map(|names| (*names).clone()).collect()
+    }
+
+    /// Returns the models that the engines listed last if the workload has been scaled to zero.
+    fn models_at_zero(&self) -> Option<&ServedModels> {
+        (self.scale_to_zero.is_some() && !self.is_serving()).then(|| self.scheduling.last_listed_models())
+    }
+
     /// Returns whether an engine that serves requests does not sleep.
     pub(crate) fn has_awake_endpoint(&self, now: Instant) -> bool {
         self.serving_endpoints().any(|endpoint| !endpoint.state.health.is_asleep(now))
@@ -140,19 +159,22 @@ impl Pool {
         (limit > 0.0).then(|| requests / limit)
     }
 
-    /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown.
+    /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown. A workload that
+    /// has been scaled to zero counts as one endpoint.
     pub(crate) fn endpoints_serving(&self, model: &str) -> usize {
-        self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(model)).count()
+        let serving = self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(model));
+        serving.count() + usize::from(self.models_at_zero().is_some_and(|models| models.may_contain(model)))
     }
 
     /// Returns whether an endpoint may serve `model`.
     pub(crate) fn may_serve(&self, model: &str) -> bool {
-        self.serving_endpoints().any(|endpoint| endpoint.state.served_models.may_contain(model))
+        self.endpoints_serving(model) > 0
     }
 
     /// Returns whether an endpoint lists `model`.
     pub(crate) fn lists(&self, model: &str) -> bool {
         self.serving_endpoints().any(|endpoint| endpoint.state.served_models.lists(model))
+            || self.models_at_zero().is_some_and(|models| models.lists(model))
     }
 
     /// Returns whether requests may name `model` as their target: any one if the pool serves models without a use case,
@@ -237,7 +259,8 @@ impl Snapshot {
         let keys = self.implicit_pools.values().flatten().filter(|key| pool.is_none_or(|pool| pool == *key));
         let mut models = BTreeMap::new();
         for listed in keys.filter_map(|key| self.pools.get(key)) {
-            let names = listed.serving_endpoints().map(|endpoint| endpoint.state.served_models.names());
+            let serving = listed.serving_endpoints().map(|endpoint| &endpoint.state.served_models);
+            let names = serving.chain(listed.models_at_zero()).map(ServedModels::names);
             // The engines of a pool usually list the same models.
             for names in names.collect::<BTreeSet<_>>() {
                 for model in names.iter() {

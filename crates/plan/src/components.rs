@@ -11,6 +11,7 @@ mod pod_spec;
 mod router;
 mod scaling;
 
+use api::Duration;
 use api::inference::{ScaleTargetKind, ScaleTargetRef, ScaleToZero};
 use api::ome::{Component, ServingRuntimeSpec};
 use decide::{Decision, Warning};
@@ -35,6 +36,9 @@ pub(crate) use self::layout_input::{ComponentSelection, LayoutInput, ReplicaSet,
 
 /// Maximum number of nodes of one replica, as of all Pods of a role-based service.
 const MAX_NODES: u32 = 10_000;
+
+/// How long requests wait for the first replica: engines load large models for minutes.
+const START_TIMEOUT: Duration = Duration(std::time::Duration::from_secs(600));
 
 const ENGINE: &str = "engine";
 const DECODER: &str = "decoder";
@@ -228,7 +232,8 @@ fn scale_to_zero(owner: &Owner, role: &Role) -> Option<ScaleToZero> {
         Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => ScaleTargetKind::LeaderWorkerSet,
     };
     let target_ref = ScaleTargetRef { kind, name: names::workload(owner, role) };
-    role.replicas.idle_timeout.map(|timeout| ScaleToZero { target_ref, idle_timeout: Some(timeout) })
+    let idle_timeout = Some(role.replicas.idle_timeout?);
+    Some(ScaleToZero { target_ref, idle_timeout, start_timeout: Some(START_TIMEOUT) })
 }
 
 /// Returns the models that clients may request: the service's name, and the names of its adapters. The name of a service with one

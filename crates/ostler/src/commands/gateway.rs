@@ -27,7 +27,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Serve metrics on this address
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9465")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9466")]
     metrics: SocketAddr,
     /// Complete requests for at most this long after SIGTERM; 0 means no limit
     ///
@@ -118,9 +118,11 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let scheduler = Arc::new(scheduler);
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
+    // Requests that wait for an engine observe its start also while the gateway drains.
+    let drained = CancellationToken::new();
     tasks.spawn(
         "pools",
-        picker::watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()),
+        picker::watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), drained.clone()),
     );
     let options = picker::GatewayOptions {
         request_memory: args.request_memory,
@@ -132,7 +134,11 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     };
     tasks.spawn("metrics", picker::serve_metrics(metrics, Arc::clone(&scheduler), shutdown.clone()));
     spawn_reload(&mut tasks, certificate, api_keys, &shutdown);
-    tasks.spawn("gateway", picker::serve_gateway(listener, scheduler, options, shutdown));
+    let (serve, drained) = (picker::serve_gateway(listener, scheduler, options, shutdown), drained.drop_guard());
+    tasks.spawn("gateway", async move {
+        let _drained = drained;
+        serve.await
+    });
     tasks.run().await?;
     Ok(Exit::Success)
 }

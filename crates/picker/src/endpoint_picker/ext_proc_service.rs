@@ -21,6 +21,7 @@ use crate::{
     endpoint_health::RequestOutcome,
     ext_proc::{ProcessingRequest, ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
+    routing_error::RoutingError,
     scheduler::Permit,
 };
 
@@ -202,12 +203,13 @@ async fn schedule(
 ) -> Result<(Vec<ProcessingResponse>, Permit), OpenAiError> {
     let model = request.info.model.as_ref().map_or("", |model| model.name.as_str());
     let permit = picker.admit(request).await.map_err(|error| {
+        // The names of models that do not exist would fill the set of known labels.
+        let (model, target) = match error {
+            RoutingError::ModelNotFound(_) => ("", ""),
+            _ => (model, request.target_model.as_deref().unwrap_or(model)),
+        };
         let error = OpenAiError::from(error);
-        picker.scheduler.metrics.record_rejection(
-            model,
-            request.target_model.as_deref().unwrap_or(model),
-            error.status,
-        );
+        picker.scheduler.metrics.record_rejection(model, target, error.status);
         error
     })?;
     let responses =

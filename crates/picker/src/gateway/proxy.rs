@@ -213,13 +213,14 @@ impl Proxy {
 
     /// Returns the error for the client of a request that is not admitted, and counts it.
     fn reject(&self, request: &ProxiedRequest, access: &Access, error: RoutingError) -> OpenAiError {
+        // The names of models that do not exist would fill the set of known labels.
+        let model = if matches!(error, RoutingError::ModelNotFound(_)) { "" } else { &request.model.name };
         let error = OpenAiError::from(match error {
             RoutingError::ModelNotFound(name) => {
                 models::model_not_found(&self.scheduler.snapshot(), request.pool.as_ref(), &name, access)
             }
             error => error,
         });
-        let model = &request.model.name;
         self.scheduler.metrics.record_rejection(model, model, error.status);
         error
     }

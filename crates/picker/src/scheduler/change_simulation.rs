@@ -3,12 +3,13 @@
 use std::{sync::atomic::AtomicBool, time::Duration};
 
 use api::inference::{ScaleTargetKind, ScaleTargetRef, ScaleToZero};
-use cluster::NamespacedName;
+use cluster::{NamespacedName, Scale};
 use futures::future::join_all;
 use tokio::time::sleep_until;
 
 use super::*;
 use crate::{
+    activation::IdleTimeouts,
     endpoint::tests::endpoint,
     request,
     use_case::{TargetModel, UseCase},
@@ -78,12 +79,13 @@ async fn changed_weights_concern_new_requests_only() {
 async fn workload_scales_with_the_requests() {
     const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
     const LOAD_TIME: Duration = Duration::from_secs(60);
+    const TIMEOUTS: IdleTimeouts = IdleTimeouts { serving: IDLE_TIMEOUT, starting: IDLE_TIMEOUT };
     let target_ref = ScaleTargetRef { kind: ScaleTargetKind::Deployment, name: "llama".to_owned() };
-    let scheduler = scheduler(&[], &[], Some(ScaleToZero { target_ref, idle_timeout: None }));
-    // The default timeout of the queue is shorter than the load time.
-    let mut pool = (*only_pool(&scheduler)).clone();
-    pool.queue_limits.timeout = 2 * LOAD_TIME;
-    scheduler.replace(vec![pool]);
+    let scheduler = scheduler(
+        &[],
+        &[],
+        Some(ScaleToZero { target_ref, idle_timeout: None, start_timeout: Some(api::Duration(2 * LOAD_TIME)) }),
+    );
     let (start, has_ended) = (Instant::now(), AtomicBool::new(false));
     let (mut starts, mut replicas_at_the_end) = (0, 1);
     let workload = async {
@@ -99,8 +101,9 @@ async fn workload_scales_with_the_requests() {
             }
             let since = scheduler.demand.last_request(&pool.key).into_iter().chain(serving_since).max();
             let idle = since.map_or(Duration::ZERO, |since| now - since);
-            let change = scheduler.activity(&only_pool(&scheduler), idle).required_change(IDLE_TIMEOUT);
-            match change.and_then(|change| change.apply(replicas)) {
+            let change = scheduler.activity(&only_pool(&scheduler), idle).required_change(TIMEOUTS);
+            let scale = Scale { replicas, existing: replicas, selector: String::new() };
+            match change.and_then(|change| change.apply(&scale)) {
                 Some(0) => {
                     (replicas, serving_since) = (0, None);
                     scheduler.replace_endpoints(vec![Arc::new(pool.with_endpoints(Vec::new(), 0))]);
@@ -130,4 +133,32 @@ async fn workload_scales_with_the_requests() {
     };
     tokio::join!(workload, requests);
     assert_eq!((starts, replicas_at_the_end), (2, 0));
+}
+
+/// One of two pools has no engine at the moment: it keeps its share of the requests, and its models.
+#[tokio::test(start_paused = true)]
+async fn pool_without_replicas_keeps_its_share() {
+    let target_ref = ScaleTargetRef { kind: ScaleTargetKind::Deployment, name: "llama".to_owned() };
+    let scale_to_zero = ScaleToZero { target_ref, idle_timeout: None, start_timeout: None };
+    let endpoints = [1, 2].map(|number| Arc::new(endpoint(number)));
+    let scheduler = scheduler(&endpoints[..1], &[("a", 90), ("b", 10)], Some(scale_to_zero));
+    let first = only_pool(&scheduler);
+    let second = Pool::new(NamespacedName::new("ns", "q"), scheduler.default_scheduling(), endpoints[1..].to_vec());
+    assert!(endpoints[1].state.begin_scraping());
+    scheduler.replace(vec![(*first).clone(), with_targets(&second, &[("a", 90), ("b", 10)])]);
+    for (endpoint, model) in endpoints.iter().zip(["a", "b"]) {
+        endpoint.state.served_models.record(Some([model.to_owned()].into()), Instant::now());
+    }
+    scheduler.replace_endpoints(vec![Arc::new(first.with_endpoints(Vec::new(), 0))]);
+    let mut results = Vec::new();
+    for _ in 0..200 {
+        let mut request = Box::pin(admit(&scheduler));
+        match futures::FutureExt::now_or_never(&mut request) {
+            Some(result) => assert_eq!(result.unwrap().route.target_model, "b"),
+            None => results.push(request),
+        }
+    }
+    assert!((160..=195).contains(&results.len()), "{} requests wait for a", results.len());
+    let pool = scheduler.snapshot().pools.get(&first.key).cloned().unwrap();
+    assert!(pool.lists("a") && !pool.may_serve("b"));
 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{model_route::ModelRoute, selection::Selection};
 use crate::{
     control_headers::destination,
+    demand::RequestInProgress,
     endpoint::Endpoint,
     endpoint_health::{HealthChange, RequestOutcome},
     metrics::RunningRequest,
@@ -27,6 +28,8 @@ pub(crate) struct Permit {
     pub(super) decision_time: Duration,
     /// Counts the request as running, and records its duration.
     pub(super) running: Option<Box<RunningRequest>>,
+    /// Counts the request to a pool whose workload is scaled to zero.
+    pub(super) in_progress: Option<RequestInProgress>,
 }
 
 // === impl Permit ===
@@ -34,7 +37,7 @@ pub(crate) struct Permit {
 impl Permit {
     /// Returns the permit of a request that was sent to no endpoint before.
     pub(super) fn new(route: ModelRoute, selection: Selection, decision_time: Duration) -> Self {
-        Self { route, selection, failed: Vec::new(), decision_time, running: None }
+        Self { route, selection, failed: Vec::new(), decision_time, running: None, in_progress: None }
     }
 
     /// Returns the number of endpoints to which the request was sent.

@@ -113,7 +113,7 @@ impl PoolQueues {
         rng: Rng,
         metrics: &Metrics,
     ) -> Result<Permit, RoutingError> {
-        let (key, limit) = (route.pool.key.clone(), route.pool.queue_limits.timeout);
+        let (key, limit) = (route.pool.key.clone(), route.pool.queue_timeout());
         let queue = self.queue(&key);
         let mut timer = metrics.time_queued_request(&key, &route.flow, route.priority);
         let (sender, receiver) = oneshot::channel();

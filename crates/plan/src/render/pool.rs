@@ -8,10 +8,7 @@ use crate::topology::{RoutedModel, Routing};
 
 const API_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 
-/// How long requests wait for the first replica of a workload without any: engines load large models for minutes.
-const START_TIMEOUT: &str = "10m";
-
-/// Renders the BackendPool. Omitted fields (failure mode, implicit use cases) have their defaults.
+/// Renders the BackendPool. Omitted fields (queue, failure mode, implicit use cases) have their defaults.
 pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) -> Value {
     let mut pool = json!({
         "apiVersion": API_VERSION,
@@ -21,7 +18,6 @@ pub(crate) fn backend_pool(owner: &Owner, labels: &Labels, routing: &Routing) ->
     });
     if let Some(scale_to_zero) = &routing.scale_to_zero {
         pool["spec"]["scaleToZero"] = json!(scale_to_zero);
-        pool["spec"]["queue"] = json!({"timeout": START_TIMEOUT});
     }
     pool
 }

@@ -101,8 +101,7 @@ fn gateway_scales_to_zero(
     assert_eq!(autoscaler, minimum_of_autoscaler.map(u64::from));
     let pool = spec(&plan, "BackendPool").unwrap();
     let target = json!({"kind": "Deployment", "name": "chat-engine"});
-    assert_eq!(pool["scaleToZero"], json!({"targetRef": target, "idleTimeout": timeout}));
-    assert_eq!(pool["queue"], json!({"timeout": "10m"}));
+    assert_eq!(pool["scaleToZero"], json!({"targetRef": target, "idleTimeout": timeout, "startTimeout": "10m"}));
 }
 
 /// Columns: further fields of the service, and a part of the warning.
