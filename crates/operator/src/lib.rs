@@ -69,6 +69,7 @@ mod revisions;
 mod rollout;
 mod rollout_strategy;
 mod route_status;
+mod scaled_to_zero;
 mod selection;
 mod selection_snapshot;
 mod service_conditions;

@@ -25,6 +25,7 @@ use crate::replacement::{Replacement, Routes};
 use crate::rollout::{LiveGang, Rollouts, WaitingUpdates, is_rollout_paused};
 use crate::rollout_strategy::rollout_strategies;
 use crate::route_status::{RouteStatus, route_status};
+use crate::scaled_to_zero::start_replicas;
 use crate::selection::{self, Selection};
 use crate::selection_snapshot::{SelectionSnapshot, document, unlisted_selection_kinds};
 use crate::shared_model_name::shared_model_name;
@@ -305,7 +306,9 @@ pub(crate) fn desired_objects(context: &Context, service: &Value, plan: &Service
     let obsolete = workload_reader(context).obsolete_workloads(service, &workloads);
     let has_listed_pods = context.stores.has_synced(POD);
     let replacement = Replacement::new(service, &workloads, obsolete, has_listed_pods, &inventory);
-    let objects = replacement.desired_objects(objects, &workloads, &routes);
+    let mut objects = replacement.desired_objects(objects, &workloads, &routes);
+    let pools = routes.live.iter().map(|route| &**route).filter(|route| route["kind"] == BACKEND_POOL.kind);
+    start_replicas(&mut objects, &plan.objects, &workloads, pools);
     DesiredObjects { objects, rollouts, waiting, replacement, surge_replicas }
 }
 

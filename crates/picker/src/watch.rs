@@ -35,7 +35,7 @@ use pool_report::PoolReport;
 use rebuilds::Rebuilds;
 use statuses::Statuses;
 
-/// Field manager of the gateway.
+/// Field manager of the gateway: the statuses of pools and use cases, and the numbers of replicas that it sets.
 const MANAGER: &str = "ostler-picker";
 
 /// How often an incomplete snapshot is checked for optional kinds that the API server rejected.
