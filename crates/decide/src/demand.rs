@@ -97,6 +97,10 @@ pub struct ModelFacts {
     pub quantization: Option<String>,
     /// Weights that share a scale.
     pub group_size: Option<u32>,
+    /// Attention layers that the quantization leaves in 16 bits.
+    pub unquantized_attention: u64,
+    /// Whether the checkpoint has scales for a KV cache in FP8, which engines use by default.
+    pub has_fp8_kv_cache: bool,
     /// `spec.maxTokens`.
     pub max_tokens: Option<u64>,
 }

@@ -270,9 +270,10 @@ impl<'a> LayeredSettings<'a> {
         self.flag(name)?.parse::<f64>().ok().filter(|fraction| *fraction > 0.0 && *fraction <= 1.0)
     }
 
-    /// Returns the bytes of one element of the KV cache.
-    pub(crate) fn kv_cache_element(&self) -> u64 {
-        if self.flag(KV_CACHE_DTYPE).is_some_and(|name| name.starts_with("fp8") || name == "int8") { 1 } else { 2 }
+    /// Returns the bytes of one element of the KV cache, if a flag states its format.
+    pub(crate) fn kv_cache_element(&self) -> Option<u64> {
+        let name = self.flag(KV_CACHE_DTYPE).filter(|name| *name != "auto")?;
+        Some(if name.starts_with("fp8") || name == "int8" { 1 } else { 2 })
     }
 
     /// Returns the largest number of tokens that the engine computes in one step, if it is stated.
@@ -402,6 +403,6 @@ mod tests {
         let (configurations, service) = ([configuration], EngineSettings::default());
         let settings = LayeredSettings::new(&runtime, configurations.iter(), &service);
         assert_eq!(settings.context(None), ContextLength::Tokens(8192));
-        assert_eq!((settings.memory_fraction(), settings.kv_cache_element()), (Some(0.8), 1));
+        assert_eq!((settings.memory_fraction(), settings.kv_cache_element()), (Some(0.8), Some(1)));
     }
 }

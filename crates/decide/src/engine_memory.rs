@@ -3,7 +3,7 @@
 use crate::demand::Model;
 use crate::engine::{ContextLength, Engine, LayeredSettings};
 use crate::memory_budget::{MemoryBudget, Reserve};
-use crate::model_architecture::{ModelArchitecture, ParallelSizes};
+use crate::model_architecture::{KvCache, ModelArchitecture, ParallelSizes, WindowedCache};
 use crate::quantization;
 
 /// The memory that a model requires, independent of engine and accelerators.
@@ -18,6 +18,10 @@ pub(crate) struct ModelMemory {
     max_context: Option<u64>,
     /// Tokens of the longest context that engines accept.
     context_limit: Option<u64>,
+    /// Whether SGLang stores no more than the window in layers that have one.
+    has_window_in_sglang: bool,
+    /// Bytes of one element of the KV cache, unless a flag states its format.
+    kv_cache_element: u64,
 }
 
 /// An engine on accelerators of a class.
@@ -40,6 +44,25 @@ const DEFAULT_FRACTION: f64 = 0.9;
 /// CUDA context, CUDA graphs and communication buffers of vLLM: an estimate.
 const VLLM_BUFFERS: u64 = GIBIBYTE;
 
+/// Architectures with a separate KV cache for layers with a window (sglang 0.5.23, configs/model_config.py,
+/// `is_hybrid_swa_model`). SGLang stores the whole context in all layers of the others, such as Gemma 2 and 3.
+const SGLANG_WINDOWED_ARCHITECTURES: [&str; 14] = [
+    "DeepseekV4ForCausalLM",
+    "Gemma4ForCausalLM",
+    "Gemma4ForConditionalGeneration",
+    "Gemma4UnifiedForConditionalGeneration",
+    "GptOssForCausalLM",
+    "GraniteMoeSWAForCausalLM",
+    "GraniteSWAForCausalLM",
+    "LagunaForCausalLM",
+    "Llama4ForConditionalGeneration",
+    "MellumForCausalLM",
+    "MiMoV2FlashForCausalLM",
+    "MiMoV2ForCausalLM",
+    "Step3p5ForCausalLM",
+    "Step3p7ForConditionalGeneration",
+];
+
 /// Context that an engine must at least hold if it reduces the context to what its memory holds. An assumption.
 const MIN_REDUCED_CONTEXT: u64 = 4096;
 
@@ -59,7 +82,16 @@ impl ModelMemory {
         };
         let max_context = architecture.and_then(|architecture| architecture.max_context).or(model.memory.max_tokens);
         let context_limit = architecture.and_then(|architecture| architecture.context_limit).or(max_context);
-        Some(Self { weights, estimate, architecture, max_context, context_limit })
+        let name = model.architecture.as_deref().unwrap_or_default();
+        Some(Self {
+            weights,
+            estimate,
+            architecture,
+            max_context,
+            context_limit,
+            has_window_in_sglang: SGLANG_WINDOWED_ARCHITECTURES.contains(&name),
+            kv_cache_element: if model.memory.has_fp8_kv_cache { 1 } else { 2 },
+        })
     }
 
     /// Returns the longest context that engines accept, if it is known.
@@ -82,8 +114,7 @@ impl ModelMemory {
             let stated = engine.settings.memory_fraction();
             let fraction = stated.filter(|_| engine.settings.engine() != Some(Engine::Sglang));
             let usable = fraction_of(engine.memory, fraction.unwrap_or(DEFAULT_FRACTION));
-            let bytes = self.estimate.div_ceil(accelerators).saturating_sub(weights);
-            return MemoryBudget { memory: engine.memory, usable, weights, reserve: Reserve::Estimated { bytes } };
+            return self.estimated_budget(engine.memory, usable, accelerators);
         };
         let batched_tokens = engine.batched_tokens(kind);
         let activations = match kind {
@@ -91,7 +122,7 @@ impl ModelMemory {
             _ => vllm_activations(&architecture, engine, parallel, batched_tokens),
         };
         let usable = engine.usable_memory(kind, parallel, batched_tokens);
-        let cache = architecture.kv_cache(&parallel, engine.settings.kv_cache_element(), batched_tokens);
+        let cache = self.kv_cache(&architecture, engine, kind, parallel);
         let reserve = match engine.settings.context(self.max_context) {
             ContextLength::Tokens(tokens) => {
                 Reserve::Computed { kv_cache: cache.bytes(tokens), tokens, reduced_from: None, activations }
@@ -99,17 +130,28 @@ impl ModelMemory {
             ContextLength::Automatic => {
                 let maximum = self.max_context.unwrap_or(MIN_REDUCED_CONTEXT);
                 let minimum = cache.bytes(maximum.min(MIN_REDUCED_CONTEXT));
-                // The rule without knowledge of the engine must hold as well, so that the context is not reduced to a fraction.
-                let estimated = self.estimate.div_ceil(accelerators).saturating_sub(weights);
-                let outside = fraction_of(engine.memory, DEFAULT_FRACTION).saturating_sub(usable);
-                let minimum = minimum.max(estimated.saturating_sub(activations).saturating_sub(outside));
                 let free = usable.saturating_sub(weights).saturating_sub(activations);
+                // A complete context suffices, as where the context is stated. The engine would reduce a longer one to any length, so that
+                // the rule without knowledge of the dimensions applies to it.
+                let default = fraction_of(engine.memory, DEFAULT_FRACTION);
+                let estimated = self.estimated_budget(engine.memory, usable.max(default), accelerators);
+                let is_complete = self.max_context.is_some() && free >= cache.bytes(maximum);
+                if free >= minimum && !is_complete && !estimated.fits() {
+                    return estimated;
+                }
                 let tokens = cache.tokens(free.max(minimum)).map_or(maximum, |tokens| tokens.min(maximum));
                 let kv_cache = if free < minimum { minimum } else { cache.bytes(tokens) };
                 Reserve::Computed { kv_cache, tokens, reduced_from: (tokens < maximum).then_some(maximum), activations }
             }
         };
         MemoryBudget { memory: engine.memory, usable, weights, reserve }
+    }
+
+    /// Returns the budget with 20 % of the weights for KV cache and activations.
+    fn estimated_budget(&self, memory: u64, usable: u64, accelerators: u64) -> MemoryBudget {
+        let weights = self.weights.div_ceil(accelerators);
+        let bytes = self.estimate.div_ceil(accelerators).saturating_sub(weights);
+        MemoryBudget { memory, usable, weights, reserve: Reserve::Estimated { bytes } }
     }
 
     /// Returns the tokens of the longest sequence that fits; `None` if the dimensions of the model are unknown or the weights
@@ -119,10 +161,25 @@ impl ModelMemory {
         let (architecture, Reserve::Computed { activations, .. }) = (self.architecture?, budget.reserve) else {
             return None;
         };
-        let batched_tokens = engine.batched_tokens(known_engine(engine.settings)?);
-        let cache = architecture.kv_cache(&parallel, engine.settings.kv_cache_element(), batched_tokens);
+        let cache = self.kv_cache(&architecture, engine, known_engine(engine.settings)?, parallel);
         let free = budget.usable.checked_sub(budget.weights)?.checked_sub(activations)?;
         cache.tokens(free).filter(|tokens| *tokens > 0)
+    }
+
+    /// Returns the KV cache of one sequence on one accelerator.
+    fn kv_cache(
+        &self,
+        architecture: &ModelArchitecture,
+        engine: &EngineOnClass<'_>,
+        kind: Engine,
+        parallel: ParallelSizes,
+    ) -> KvCache {
+        let windowed = match kind {
+            Engine::Sglang if !self.has_window_in_sglang => WindowedCache::WholeContext,
+            _ => WindowedCache::Window { batched_tokens: engine.batched_tokens(kind) },
+        };
+        let element = engine.settings.kv_cache_element().unwrap_or(self.kv_cache_element);
+        architecture.kv_cache(&parallel, element, windowed)
     }
 }
 
@@ -203,8 +260,8 @@ fn vllm_activations(
     hidden.saturating_add(logits).saturating_add(VLLM_BUFFERS)
 }
 
-/// Returns the size of the weights in thousandths of a bit. Quantization methods for safetensors store scales, and embeddings
-/// and the output head in 16 bits; GGUF quantizes all tensors.
+/// Returns the size of the weights in thousandths of a bit. Quantization methods for safetensors store scales, and embeddings,
+/// the output head and the attention that they exclude in 16 bits; GGUF quantizes all tensors.
 fn weight_millibits(model: &Model, parameters: u64) -> u128 {
     // Some methods, such as compressed-tensors, do not state the bits in their name.
     let names = [&model.memory.quantization, &model.quantization];
@@ -217,7 +274,9 @@ fn weight_millibits(model: &Model, parameters: u64) -> u128 {
     }
     match model.memory.architecture {
         Some(architecture) => {
-            let unquantized = u128::from(architecture.embedding_parameters()).min(parameters);
+            let attention = architecture.attention_parameters_of(model.memory.unquantized_attention);
+            let unquantized = architecture.embedding_parameters().saturating_add(attention);
+            let unquantized = u128::from(unquantized).min(parameters);
             let scales = u128::from(quantization::scale_millibits(name, model.memory.group_size));
             (parameters - unquantized) * (bits * 1000 + scales) + unquantized * 16_000
         }

@@ -1,6 +1,7 @@
 //! Converts API objects to the input of a decision. An invalid value is an error with its field path.
 
 mod class;
+mod quantization_config;
 mod runtime;
 mod service;
 

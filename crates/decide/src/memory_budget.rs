@@ -16,7 +16,8 @@ pub struct MemoryBudget {
 /// Memory that an engine requires in addition to the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserve {
-    /// 20 % of the weights for KV cache and activations, because the dimensions of the model or the engine are unknown.
+    /// 20 % of the weights for KV cache and activations: the dimensions of the model or the engine are unknown, or the engine would
+    /// reduce the context to a KV cache that is smaller than this.
     Estimated {
         /// Bytes.
         bytes: u64,
@@ -55,8 +56,11 @@ impl MemoryBudget {
                 }
             }
         }
-        let free = self.usable.saturating_sub(self.required());
-        parts.push((free, "free for the KV cache of further sequences".to_owned()));
+        let further = match self.sequences() {
+            Some(sequences) => format!("free for the KV cache of {:.1} further sequences", (sequences - 1.0).max(0.0)),
+            None => "free for the KV cache of further sequences".to_owned(),
+        };
+        parts.push((self.free(), further));
         let outside = match self.reserve {
             Reserve::Computed { activations: 0, .. } => {
                 "activations and CUDA graphs, outside of the engine's memory fraction"
@@ -74,6 +78,20 @@ impl MemoryBudget {
             Reserve::Estimated { bytes } => bytes,
             Reserve::Computed { kv_cache, activations, .. } => kv_cache.saturating_add(activations),
         })
+    }
+
+    fn free(&self) -> u64 {
+        self.usable.saturating_sub(self.required())
+    }
+
+    /// Returns how many sequences of the stated length the KV cache holds at a time, rounded down to tenths; vLLM logs it as the
+    /// maximum concurrency. `None` if its size is unknown.
+    #[must_use]
+    pub fn sequences(&self) -> Option<f64> {
+        let Reserve::Computed { kv_cache, .. } = self.reserve else { return None };
+        let available = u128::from(kv_cache) + u128::from(self.free());
+        let tenths = (available * 10).checked_div(u128::from(kv_cache))?;
+        Some(tenths as f64 / 10.0)
     }
 
     /// Whether the model fits.

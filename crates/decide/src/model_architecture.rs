@@ -17,6 +17,12 @@ pub struct ModelArchitecture {
     pub kv_heads: u64,
     /// Elements of one head.
     pub head_size: u64,
+    /// Heads of keys and values in layers that attend to the whole context.
+    pub global_kv_heads: u64,
+    /// Elements of one head in layers that attend to the whole context.
+    pub global_head_size: u64,
+    /// Parameters of the projections of all attention layers; 0 if a dimension is unknown.
+    pub attention_parameters: u64,
     /// Elements per token and layer of the compressed KV cache of multi-head latent attention, which every accelerator stores.
     pub latent_size: Option<u64>,
     /// Size of the hidden state.
@@ -49,7 +55,7 @@ const CONTEXT: [&str; 6] =
     ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
 const ROPE: [&str; 2] = ["rope_scaling", "rope_parameters"];
 /// Fields with one name.
-const OTHER_FIELDS: [&str; 13] = [
+const OTHER_FIELDS: [&str; 19] = [
     "model_type",
     "head_dim",
     "multi_query",
@@ -63,6 +69,12 @@ const OTHER_FIELDS: [&str; 13] = [
     "sliding_window_pattern",
     "layer_types",
     "hybrid_override_pattern",
+    "global_head_dim",
+    "num_global_key_value_heads",
+    "attention_k_eq_v",
+    "q_lora_rank",
+    "qk_nope_head_dim",
+    "v_head_dim",
 ];
 
 // === impl ModelArchitecture ===
@@ -85,13 +97,17 @@ impl ModelArchitecture {
         let latent = number(config, &["kv_lora_rank"]);
         let rope_part = number(config, &["qk_rope_head_dim"]).unwrap_or(0);
         let (windowed_layers, window) = windowed_layers(config, layers);
-        Some(Self {
+        let kv_heads = kv_heads.unwrap_or(if is_multi_query { 1 } else { attention_heads });
+        let architecture = Self {
             full_layers: full_layers(config, layers).saturating_sub(windowed_layers),
             windowed_layers,
             window,
             attention_heads,
-            kv_heads: kv_heads.unwrap_or(if is_multi_query { 1 } else { attention_heads }),
+            kv_heads,
             head_size,
+            global_kv_heads: global_kv_heads(config).unwrap_or(kv_heads),
+            global_head_size: number(config, &["global_head_dim"]).unwrap_or(head_size),
+            attention_parameters: 0,
             latent_size: latent.map(|rank| rank.saturating_add(rope_part)),
             hidden_size,
             intermediate_size: number(config, &INTERMEDIATE_SIZE).unwrap_or(hidden_size * 4),
@@ -99,7 +115,8 @@ impl ModelArchitecture {
             tied_embeddings: config["tie_word_embeddings"].as_bool().unwrap_or(false),
             max_context: context_limit(config).map(|limit| default_context(config, limit)),
             context_limit: context_limit(config),
-        })
+        };
+        Some(Self { attention_parameters: attention_parameters(config, &architecture), ..architecture })
     }
 
     /// Returns the part of the contents of a `config.json` that [`from_config`](Self::from_config) reads.
@@ -123,28 +140,38 @@ impl ModelArchitecture {
         self.vocabulary.saturating_mul(self.hidden_size).saturating_mul(tensors)
     }
 
+    /// Returns the number of parameters in the attention of `layers` layers, at most of all.
+    pub(crate) fn attention_parameters_of(&self, layers: u64) -> u64 {
+        let all = self.full_layers.saturating_add(self.windowed_layers).max(1);
+        self.attention_parameters / all * layers.min(all)
+    }
+
     /// Returns the bytes of the KV cache of one token in one layer on one of `tensor_parallel` accelerators. Engines replicate
     /// the heads if there are fewer than accelerators.
-    fn bytes_per_token_and_layer(&self, tensor_parallel: u64, element: u64) -> u64 {
+    fn bytes_per_token_and_layer(&self, (kv_heads, head_size): (u64, u64), tensor_parallel: u64, element: u64) -> u64 {
         match self.latent_size {
             Some(latent) => latent.saturating_mul(element),
             None => {
-                let heads = self.kv_heads.div_ceil(tensor_parallel.max(1)).max(1);
-                heads.saturating_mul(self.head_size).saturating_mul(2).saturating_mul(element)
+                let heads = kv_heads.div_ceil(tensor_parallel.max(1)).max(1);
+                heads.saturating_mul(head_size).saturating_mul(2).saturating_mul(element)
             }
         }
     }
 
-    /// Returns the KV cache of one sequence of `tokens` on one accelerator: (bytes per token, bytes of windowed layers).
-    pub(crate) fn kv_cache(&self, parallel: &ParallelSizes, element: u64, batched_tokens: u64) -> KvCache {
-        let per_layer = self.bytes_per_token_and_layer(parallel.tensor, element);
+    /// Returns the KV cache of one sequence on one accelerator, with elements of `element` bytes.
+    pub(crate) fn kv_cache(&self, parallel: &ParallelSizes, element: u64, windowed: WindowedCache) -> KvCache {
+        let bytes = |heads| self.bytes_per_token_and_layer(heads, parallel.tensor, element);
         let stages = parallel.pipeline.max(1);
-        // A windowed layer also stores the tokens of the current step (vllm 0.32, SlidingWindowSpec).
-        let window = self.window.saturating_add(batched_tokens);
+        let full_layers = self.full_layers.div_ceil(stages);
         KvCache {
-            per_token: per_layer.saturating_mul(self.full_layers.div_ceil(stages)),
-            per_windowed_token: per_layer.saturating_mul(self.windowed_layers.div_ceil(stages)),
-            window,
+            per_token: bytes((self.global_kv_heads, self.global_head_size)).saturating_mul(full_layers),
+            per_windowed_token: bytes((self.kv_heads, self.head_size))
+                .saturating_mul(self.windowed_layers.div_ceil(stages)),
+            window: match windowed {
+                // A windowed layer also stores the tokens of the current step (vllm 0.32, SlidingWindowSpec).
+                WindowedCache::Window { batched_tokens } => self.window.saturating_add(batched_tokens),
+                WindowedCache::WholeContext => u64::MAX,
+            },
         }
     }
 }
@@ -154,6 +181,15 @@ impl ModelArchitecture {
 pub(crate) struct ParallelSizes {
     pub(crate) tensor: u64,
     pub(crate) pipeline: u64,
+}
+
+/// Tokens that an engine stores in layers with a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WindowedCache {
+    /// The window and the tokens of one step.
+    Window { batched_tokens: u64 },
+    /// All tokens, as in the other layers.
+    WholeContext,
 }
 
 /// Size of the KV cache of one sequence on one accelerator.
@@ -210,6 +246,45 @@ fn number(config: &Value, names: &[&str]) -> Option<u64> {
 
 fn layers(config: &Value) -> Option<u64> {
     number(config, &LAYERS)
+}
+
+/// Returns the heads of keys and values in layers that attend to the whole context, if they differ (transformers 5.24,
+/// configuration_gemma4.py).
+fn global_kv_heads(config: &Value) -> Option<u64> {
+    number(config, &["num_global_key_value_heads"]).filter(|_| config["attention_k_eq_v"] != false)
+}
+
+/// Returns the parameters of the projections of all attention layers; 0 if a dimension is unknown.
+fn attention_parameters(config: &Value, architecture: &ModelArchitecture) -> u64 {
+    let (hidden, heads) = (architecture.hidden_size, architecture.attention_heads);
+    let layers = architecture.full_layers.saturating_add(architecture.windowed_layers);
+    let Some(latent) = architecture.latent_size else {
+        let per_layer = |kv_heads: u64, head_size: u64, kv_projections: u64| {
+            let heads = heads.saturating_mul(2).saturating_add(kv_heads.saturating_mul(kv_projections));
+            hidden.saturating_mul(head_size).saturating_mul(heads)
+        };
+        // Gemma 4 uses the keys as values in layers that attend to the whole context.
+        let kv_projections = if config["attention_k_eq_v"] == true { 1 } else { 2 };
+        let full = per_layer(architecture.global_kv_heads, architecture.global_head_size, kv_projections);
+        let windowed = per_layer(architecture.kv_heads, architecture.head_size, 2);
+        let full = full.saturating_mul(architecture.full_layers);
+        return full.saturating_add(windowed.saturating_mul(architecture.windowed_layers));
+    };
+    latent_attention_parameters(config, hidden, heads, latent).unwrap_or(0).saturating_mul(layers)
+}
+
+/// Returns the parameters of one layer of multi-head latent attention.
+fn latent_attention_parameters(config: &Value, hidden: u64, heads: u64, latent: u64) -> Option<u64> {
+    let field = |name| number(config, &[name]);
+    let (rank, value_size, plain_size) = (field("kv_lora_rank")?, field("v_head_dim")?, field("qk_nope_head_dim")?);
+    let query_size = heads.saturating_mul(plain_size.saturating_add(latent.saturating_sub(rank)));
+    let query = match field("q_lora_rank") {
+        Some(query_rank) => query_rank.saturating_mul(hidden.saturating_add(query_size)),
+        None => hidden.saturating_mul(query_size),
+    };
+    let key_value = rank.saturating_mul(heads).saturating_mul(plain_size.saturating_add(value_size));
+    let output = heads.saturating_mul(value_size).saturating_mul(hidden);
+    Some(query.saturating_add(hidden.saturating_mul(latent)).saturating_add(key_value).saturating_add(output))
 }
 
 /// Returns the attention layers with a KV cache. Layers of state space models and linear attention have none.
@@ -298,9 +373,11 @@ mod tests {
 
     use super::*;
 
+    const WINDOW_OF_2048_MORE: WindowedCache = WindowedCache::Window { batched_tokens: 2048 };
+
     fn kv_cache(config: &Value, tensor: u64, tokens: u64) -> u64 {
         let architecture = ModelArchitecture::from_config(config).unwrap();
-        architecture.kv_cache(&ParallelSizes { tensor, pipeline: 1 }, 2, 2048).bytes(tokens)
+        architecture.kv_cache(&ParallelSizes { tensor, pipeline: 1 }, 2, WINDOW_OF_2048_MORE).bytes(tokens)
     }
 
     fn llama_8b() -> Value {
@@ -332,6 +409,16 @@ mod tests {
         with(llama_8b(), json!({"num_hidden_layers": 2, "sliding_window": 1024, "layer_types": ["sliding_attention", "full_attention"]})),
         1, 100_000, 4096 * 100_000 + 4096 * 3072
     )]
+    // Gemma 4: 2 heads of 512 elements in layers that attend to the whole context.
+    #[case::other_heads_in_full_layers(
+        with(llama_8b(), json!({"num_hidden_layers": 2, "sliding_window": 1024, "layer_types": ["sliding_attention", "full_attention"],
+            "global_head_dim": 512, "num_global_key_value_heads": 2, "attention_k_eq_v": true})),
+        1, 100_000, 4096 * 100_000 + 4096 * 3072
+    )]
+    #[case::keys_differ_from_values(
+        with(llama_8b(), json!({"num_hidden_layers": 1, "global_head_dim": 512, "num_global_key_value_heads": 2, "attention_k_eq_v": false})),
+        1, 1000, 16_384_000
+    )]
     #[case::linear_attention(
         with(llama_8b(), json!({"num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})),
         1, 1000, 4_096_000
@@ -340,6 +427,32 @@ mod tests {
         assert_eq!(kv_cache(&config, tensor, tokens), expected);
         let relevant = Value::Object(ModelArchitecture::relevant_fields(&config));
         assert_eq!(ModelArchitecture::from_config(&relevant), ModelArchitecture::from_config(&config));
+    }
+
+    #[test]
+    fn layers_with_a_window_may_store_the_whole_context() {
+        let config = with(llama_8b(), json!({"sliding_window": 4096}));
+        let architecture = ModelArchitecture::from_config(&config).unwrap();
+        let cache = architecture.kv_cache(&ParallelSizes { tensor: 1, pipeline: 1 }, 2, WindowedCache::WholeContext);
+        assert_eq!((cache.bytes(131_072), cache.tokens(17_179_869_184)), (17_179_869_184, Some(131_072)));
+    }
+
+    #[rstest]
+    #[case::grouped_query(llama_8b(), 32 * 4096 * 128 * (32 * 2 + 8 * 2))]
+    #[case::keys_are_values(
+        with(llama_8b(), json!({"num_hidden_layers": 2, "sliding_window": 1024, "layer_types": ["sliding_attention", "full_attention"],
+            "global_head_dim": 512, "num_global_key_value_heads": 2, "attention_k_eq_v": true})),
+        4096 * 128 * (32 * 2 + 8 * 2) + 4096 * 512 * (32 * 2 + 2)
+    )]
+    // DeepSeek-V3 has 187 million per layer.
+    #[case::latent(
+        with(llama_8b(), json!({"num_hidden_layers": 61, "hidden_size": 7168, "num_attention_heads": 128, "kv_lora_rank": 512,
+            "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128})),
+        61 * 187_105_280
+    )]
+    #[case::unknown_dimension(with(llama_8b(), json!({"kv_lora_rank": 512})), 0)]
+    fn counts_the_parameters_of_attention(#[case] config: Value, #[case] expected: u64) {
+        assert_eq!(ModelArchitecture::from_config(&config).unwrap().attention_parameters, expected);
     }
 
     #[test]
@@ -399,7 +512,7 @@ mod tests {
     fn inverts_the_size_of_the_kv_cache() {
         let config = with(llama_8b(), json!({"sliding_window": 4096, "sliding_window_pattern": 2}));
         let architecture = ModelArchitecture::from_config(&config).unwrap();
-        let cache = architecture.kv_cache(&ParallelSizes { tensor: 2, pipeline: 2 }, 2, 2048);
+        let cache = architecture.kv_cache(&ParallelSizes { tensor: 2, pipeline: 2 }, 2, WINDOW_OF_2048_MORE);
         for tokens in [1, 100, 6144, 6145, 100_000] {
             assert_eq!(cache.tokens(cache.bytes(tokens)), Some(tokens));
         }

@@ -9,7 +9,7 @@ use api::ome::{
 use serde_json::Value;
 
 use super::runtime::{gibibytes, tflops};
-use super::{FieldError, capabilities, compute_capability, configurations, named_version};
+use super::{FieldError, capabilities, compute_capability, configurations, named_version, quantization_config};
 use crate::code;
 use crate::compatibility::DEFAULT_PROTOCOL;
 use crate::component::Component;
@@ -113,6 +113,8 @@ fn model_facts(spec: &BaseModelSpec) -> ModelFacts {
         architecture: ModelArchitecture::from_config(config),
         quantization: quantization["quant_method"].as_str().map(|method| format!("{method}{bits}")),
         group_size: group_size.and_then(|size| u32::try_from(size).ok()),
+        unquantized_attention: quantization_config::unquantized_attention(quantization),
+        has_fp8_kv_cache: quantization_config::has_fp8_kv_cache(quantization),
         max_tokens: spec.max_tokens.and_then(|tokens| u64::try_from(tokens).ok()).filter(|tokens| *tokens > 0),
     }
 }

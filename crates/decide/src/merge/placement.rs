@@ -429,8 +429,8 @@ mod tests {
 
     // spec: ACC-38
     #[rstest]
-    #[case("Gte", "80Gi", "Gt", "80281")]
-    #[case("Lt", "24Gi", "Lt", "24085")]
+    #[case("Gte", "80Gi", "Gt", "76595")]
+    #[case("Lt", "24Gi", "Lt", "22979")]
     #[case("Gte", "40960", "Gt", "40959")]
     #[case("Lte", "40960", "Lt", "40961")]
     fn converts_quantities_to_integer_bounds(

@@ -7,6 +7,7 @@ use super::fixture::{RUNTIME, fixture_with_classes, selection, service, warning_
 use crate::*;
 
 const LLAMA_8B: &str = "num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, hidden_size: 4096, intermediate_size: 14336, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: false";
+const LLAMA_3_70B: &str = "num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, hidden_size: 8192, intermediate_size: 28672, vocab_size: 128256, max_position_embeddings: 8192, tie_word_embeddings: false";
 const QWEN_72B: &str = "num_hidden_layers: 80, num_attention_heads: 64, num_key_value_heads: 8, hidden_size: 8192, intermediate_size: 29568, vocab_size: 152064, max_position_embeddings: 32768, tie_word_embeddings: false";
 const DEEPSEEK_V3: &str = "num_hidden_layers: 61, num_attention_heads: 128, num_key_value_heads: 128, hidden_size: 7168, intermediate_size: 18432, kv_lora_rank: 512, qk_rope_head_dim: 64, vocab_size: 129280, max_position_embeddings: 163840, tie_word_embeddings: false";
 
@@ -100,7 +101,20 @@ fn rejected_context_lengths_are_reported(#[case] runner: &str, #[case] expected:
     "image: vllm, args: [--max-model-len, 64K, --kv-cache-dtype, fp8]",
     1
 )]
+#[case::cache_of_the_checkpoint(
+    "l4",
+    "24Gi",
+    "8.03B",
+    "",
+    "num_hidden_layers: 32, num_attention_heads: 32, num_key_value_heads: 8, hidden_size: 4096, intermediate_size: 14336, vocab_size: 128256, max_position_embeddings: 131072, quantization_config: {quant_method: modelopt, kv_cache_quant_algo: FP8}",
+    "image: vllm, args: [--max-model-len, 64K]",
+    1
+)]
 #[case::reduced_by_the_engine("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: vllm, args: [--max-model-len=auto]", 1)]
+// The complete context fits, but less than 20 % of the weights is free.
+#[case::complete_context("h100", "80Gi", "70.6B", "", LLAMA_3_70B, "image: vllm, args: [--max-model-len=auto]", 2)]
+// Of 32,768 tokens, 8,000 would fit on 2.
+#[case::reduced_context("h100", "80Gi", "72.7B", "", QWEN_72B, "image: vllm, args: [--max-model-len=auto]", 4)]
 #[case::sglang_limits_requests("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: sglang", 1)]
 #[case::sglang_with_context("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: sglang, args: [--context-length=131072]", 2)]
 #[case::unknown_engine("l4", "24Gi", "8.03B", "", LLAMA_8B, "image: engine", 1)]
@@ -146,9 +160,33 @@ fn fits_engine_memory(
 #[rstest]
 #[case::without_window("", "image: vllm, args: [--max-model-len=65536]", 2)]
 #[case::window("sliding_window: 4096", "image: vllm, args: [--max-model-len=65536]", 1)]
+#[case::sglang_stores_the_context("sliding_window: 4096", "image: sglang, args: [--context-length=65536]", 2)]
 fn windows_limit_the_cache(#[case] config: &str, #[case] runner: &str, #[case] expected: u32) {
     let decision = decide_on("l4", "24Gi", &model("8.03B", "", &format!("{LLAMA_8B}, {config}"), ""), runner, "");
     assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+}
+
+#[rstest]
+#[case::separate_cache("GptOssForCausalLM", 1)]
+#[case::one_cache("Gemma3ForCausalLM", 2)]
+fn windows_limit_the_cache_of_some_architectures_in_sglang(#[case] architecture: &str, #[case] expected: u32) {
+    let config = format!("{LLAMA_8B}, sliding_window: 4096");
+    let model = model("8.03B", "", &config, &format!("modelArchitecture: {architecture}"));
+    let decision = decide_on("l4", "24Gi", &model, "image: sglang, args: [--context-length=65536]", "");
+    assert_eq!(selection(&decision).2, expected, "{}", decision.message);
+}
+
+/// The weights of Llama 3.1 8B in 4 bits, of which 1.34 billion parameters are attention.
+#[rstest]
+#[case::quantized("", 6_027_217_656)]
+#[case::excluded(", exclude_modules: [\"*.self_attn*\"]", 7_956_597_496)]
+#[case::one_layer_excluded(", exclude_modules: [model.layers.0.self_attn*]", 6_087_510_776)]
+fn excluded_attention_has_16_bits(#[case] fields: &str, #[case] expected: u64) {
+    let config = format!("{LLAMA_8B}, quantization_config: {{quant_method: modelopt, quant_algo: NVFP4{fields}}}");
+    let decision = decide_on("b200", "179Gi", &model("8.03B", "nvfp4", &config, ""), "image: vllm", "nvfp4");
+    let class = decision.candidates[0].accelerators.iter().find(|candidate| candidate.class == "b200").unwrap();
+    let ClassEvaluation::Eligible(eligibility) = &class.evaluation else { panic!("{decision:?}") };
+    assert_eq!(eligibility.memory.unwrap().weights, expected);
 }
 
 #[rstest]
@@ -191,7 +229,7 @@ fn budget_lists_all_parts() {
     16060000000 weights
     5776736256 KV cache of a sequence of 44073 tokens; the engine reduces the context of 131072 to these
     1356070912 activations, CUDA graphs and buffers, estimated
-    16230 free for the KV cache of further sequences
+    16230 free for the KV cache of 0.0 further sequences
     2576980378 outside of the engine's memory fraction
     ");
     assert!(!warning_codes(&decision).contains(&"ModelSizeUnstated"));

@@ -32,8 +32,10 @@ Generated from the catalog: `OSTLER_WRITE_DOCS=1 cargo test -p ostler --bin ostl
 
 const FLEET_NOTE: &str = "
 Memory is that of one accelerator in GB: what the engine may use, weights, the KV cache of one sequence and its tokens, and
-activations. \"20 %\" is an estimate for a model whose dimensions have no source. Prices are list prices per replica and hour; some
-classes have none.
+activations. A class is selected if the complete context of one sequence fits; an engine that reduces the context to its memory also
+runs with 20 % of the weights for KV cache and activations, and \"of\" names the context of the model. \"Sequences\" is how many of
+these tokens the KV cache holds at a time. \"20 %\" is an estimate for a model whose dimensions have no source. Prices are list
+prices per replica and hour; some classes have none.
 ";
 
 const CLASSES_NOTE: &str = "
@@ -65,8 +67,8 @@ fn page() -> String {
 
     let mut page = INTRODUCTION.to_owned();
     let _ = write!(page, "\n## Mixed fleet\n\nNodes: `{FLEET}`.\n{FLEET_NOTE}\n");
-    page += "| Model | Parameters | Quantization | Runtime | Accelerators | Usable | Weights | KV cache | Activations | $/h |\n";
-    page += "|---|---|---|---|---|---|---|---|---|---|\n";
+    page += "| Model | Parameters | Quantization | Runtime | Accelerators | Usable | Weights | KV cache | Sequences | Activations | $/h |\n";
+    page += "|---|---|---|---|---|---|---|---|---|---|---|\n";
     for model in &models {
         let spec = model.parse::<ClusterBaseModel>().unwrap().spec.0;
         let parameters = spec.model_parameter_size.map_or("–".to_owned(), |size| DisplayCount(size.0).to_string());
@@ -95,17 +97,19 @@ fn page() -> String {
 
 fn fleet_cells(placement: &Placement) -> String {
     let price = placement.eligibility.price_per_hour.map_or("–".to_owned(), |price| format!("{price:.2}"));
-    let budget = placement.eligibility.memory.as_ref().map_or("– | – | – | –".to_owned(), budget_cells);
+    let budget = placement.eligibility.memory.as_ref().map_or("– | – | – | – | –".to_owned(), budget_cells);
     format!("`{}` | {placement} | {budget} | {price}", placement.runtime)
 }
 
 fn budget_cells(budget: &MemoryBudget) -> String {
     let gigabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e9);
+    let sequences = budget.sequences().map_or("–".to_owned(), |sequences| format!("{sequences:.1}"));
     let (cache, activations) = match budget.reserve {
         Reserve::Estimated { bytes } => (format!("{} (20 %)", gigabytes(bytes)), "–".to_owned()),
-        Reserve::Computed { kv_cache, tokens, activations, .. } => {
-            (format!("{} ({tokens} tokens)", gigabytes(kv_cache)), gigabytes(activations))
+        Reserve::Computed { kv_cache, tokens, reduced_from, activations } => {
+            let maximum = reduced_from.map_or(String::new(), |maximum| format!(" of {maximum}"));
+            (format!("{} ({tokens}{maximum} tokens)", gigabytes(kv_cache)), gigabytes(activations))
         }
     };
-    format!("{} | {} | {cache} | {activations}", gigabytes(budget.usable), gigabytes(budget.weights))
+    format!("{} | {} | {cache} | {sequences} | {activations}", gigabytes(budget.usable), gigabytes(budget.weights))
 }

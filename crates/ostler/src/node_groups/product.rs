@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use apimachinery::Quantity;
 use serde_json::Value;
 
 use crate::catalog;
@@ -122,10 +123,11 @@ fn from_class(class: &Value) -> Option<Product> {
     let mut labels = selected_labels(&spec["discovery"]);
     if resource == GPU_RESOURCE {
         let text = |field: &str| spec.pointer(field).and_then(Value::as_str).unwrap_or_default();
-        let memory: u64 = text("/capabilities/memoryGB").trim_end_matches("Gi").parse().ok()?;
+        let memory: Quantity = text("/capabilities/memoryGB").parse().ok()?;
+        let memory_mib = (memory.value() >> 20).to_string();
         let product = labels.get("nvidia.com/gpu.product").cloned().unwrap_or_default();
         let compute_capability = text("/capabilities/computeCapability");
-        labels.extend(feature_discovery(&product, &(memory * 1024).to_string(), compute_capability, text("/family")));
+        labels.extend(feature_discovery(&product, &memory_mib, compute_capability, text("/family")));
     }
     let short_name = name.split_once('-').map_or(name, |(_, rest)| rest).replace('.', "-");
     (!labels.is_empty()).then_some(Product { short_name, resource, labels })

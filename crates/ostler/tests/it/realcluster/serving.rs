@@ -58,7 +58,7 @@ pub(super) async fn scheduler_receives_valid_terms(test_cluster: &TestCluster) {
     let pod = &pods.values().next().unwrap()["spec"];
     let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     let expression = &terms[0]["matchExpressions"][0];
-    assert_eq!((&expression["operator"], &expression["values"]), (&json!("Gt"), &json!(["80281"])), "{terms}");
+    assert_eq!((&expression["operator"], &expression["values"]), (&json!("Gt"), &json!(["76595"])), "{terms}");
     assert!(
         test_cluster.get(NODES, "", pod["nodeName"].as_str().unwrap()).await["metadata"]["labels"]["nvidia.com/gpu.memory"]
             == "81559"
