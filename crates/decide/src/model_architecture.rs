@@ -55,7 +55,7 @@ const CONTEXT: [&str; 6] =
     ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx"];
 const ROPE: [&str; 2] = ["rope_scaling", "rope_parameters"];
 /// Fields with one name.
-const OTHER_FIELDS: [&str; 19] = [
+const OTHER_FIELDS: [&str; 20] = [
     "model_type",
     "head_dim",
     "multi_query",
@@ -68,6 +68,7 @@ const OTHER_FIELDS: [&str; 19] = [
     "max_window_layers",
     "sliding_window_pattern",
     "layer_types",
+    "layers_block_type",
     "hybrid_override_pattern",
     "global_head_dim",
     "num_global_key_value_heads",
@@ -246,6 +247,7 @@ fn number(config: &Value, names: &[&str]) -> Option<u64> {
 
 fn layers(config: &Value) -> Option<u64> {
     number(config, &LAYERS)
+        .or_else(|| Some(count(config["layers_block_type"].as_array()?.len())).filter(|count| *count > 0))
 }
 
 /// Returns the heads of keys and values in layers that attend to the whole context, if they differ (transformers 5.24,
@@ -292,7 +294,7 @@ fn full_layers(config: &Value, layers: u64) -> u64 {
     if let Some(pattern) = config["hybrid_override_pattern"].as_str() {
         return count(pattern.chars().filter(|kind| *kind == '*').count());
     }
-    match config["layer_types"].as_array() {
+    match config["layer_types"].as_array().or(config["layers_block_type"].as_array()) {
         Some(kinds) => count(kinds.iter().filter(|kind| is_attention(kind)).count()),
         None => layers,
     }
@@ -421,6 +423,11 @@ mod tests {
     )]
     #[case::linear_attention(
         with(llama_8b(), json!({"num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]})),
+        1, 1000, 4_096_000
+    )]
+    // Nemotron 3 Ultra states no number of layers.
+    #[case::kinds_of_blocks(
+        with(llama_8b(), json!({"num_hidden_layers": null, "layers_block_type": ["mamba", "moe", "attention", "moe"]})),
         1, 1000, 4_096_000
     )]
     fn sizes_the_kv_cache(#[case] config: Value, #[case] tensor: u64, #[case] tokens: u64, #[case] expected: u64) {

@@ -171,10 +171,26 @@ fn capabilities(architecture: &str, config: &Value) -> Vec<&'static str> {
 /// Returns the fields that determine the memory.
 fn dimensions(config: &Value) -> Value {
     let mut fields = ModelArchitecture::relevant_fields(config);
-    fields.extend(
-        quantization_config(config).map(|quantization| ("quantization_config".to_owned(), quantization.clone())),
-    );
+    let quantization = quantization_config(config).map(without_modules);
+    fields.extend(quantization.map(|quantization| ("quantization_config".to_owned(), quantization)));
     Value::Object(fields)
+}
+
+/// Returns the quantization without the format of each module, which checkpoints with several formats list: an object with the 22,422
+/// modules of MiniMax-M3-NVFP4 would exceed what the API server stores. The list of modules that are not quantized remains.
+fn without_modules(quantization: &Value) -> Value {
+    let mut quantization = quantization.clone();
+    if let Some(fields) = quantization.as_object_mut() {
+        fields.remove("quantized_layers");
+    }
+    let groups = quantization["config_groups"].as_object_mut().into_iter().flatten();
+    for (_, group) in groups {
+        if let Some(fields) = group.as_object_mut() {
+            fields.remove("targets");
+        }
+    }
+    remove_nulls(&mut quantization);
+    quantization
 }
 
 /// Reads the index of the weights, otherwise the files themselves.
@@ -291,6 +307,20 @@ mod tests {
     fn weights(header: &str) -> Vec<u8> {
         let length = u64::try_from(header.len()).unwrap().to_le_bytes();
         [&length[..], header.as_bytes(), &[0; 4]].concat()
+    }
+
+    #[test]
+    fn omits_the_format_of_each_module() {
+        let config = json!({"quantization_config": {"quant_method": "modelopt", "ignore": ["lm_head"],
+            "quantized_layers": {"model.layers.0.mlp": {"quant_algo": "FP8"}},
+            "config_groups": {"group_0": {"targets": ["model.layers.0.mlp"], "weights": {"num_bits": 8}}}}});
+        let expected = json!({"quantization_config": {"quant_method": "modelopt", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}});
+        assert_eq!(dimensions(&config), expected);
+        assert_eq!(
+            dimensions(&json!({"quantization_config": {"quant_method": "fp8"}}))["quantization_config"]["quant_method"],
+            "fp8"
+        );
     }
 
     #[test]
