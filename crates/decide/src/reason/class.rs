@@ -299,7 +299,8 @@ fn does_not_fit(
     match budget.reserve {
         Reserve::Estimated { .. } => {
             let required = budget.required().saturating_mul(u64::from(accelerators));
-            write!(f, "the model requires {} of accelerator memory; ", Gigabytes(required))?;
+            write!(f, "the model requires {} of accelerator memory", Gigabytes(required))?;
+            f.write_str(", with 20 % of the weights for KV cache and activations; ")?;
             write!(f, "{accelerators} × {usable} are usable ({limit})")
         }
         Reserve::Computed { kv_cache, tokens, activations, .. } => {

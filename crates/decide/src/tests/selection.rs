@@ -46,7 +46,7 @@ fn never_selects_t4_for_70b() {
     assert_eq!(t4.evaluation.code(), "ModelDoesNotFit");
     assert_eq!(
         t4.evaluation.to_string(),
-        "the model requires 168 GB of accelerator memory; 8 × 15.5 GB are usable (larger numbers are not tried)"
+        "the model requires 168 GB of accelerator memory, with 20 % of the weights for KV cache and activations; 8 × 15.5 GB are usable (larger numbers are not tried)"
     );
 }
 

@@ -146,6 +146,9 @@ impl FromStr for Sizes {
             "" => Ok(None),
             bound => bound.parse::<ParameterCount>().map(|size| Some(size.0)).map_err(|error| error.to_string()),
         };
+        if let Some((min, max)) = text.split_once('-') {
+            return Err(format!("a range is written `{min}..{max}`"));
+        }
         let Some((min, max)) = text.split_once("..") else {
             let size = parse(text)?.ok_or("expected a size such as 70B, or a range such as 7B..80B")?;
             let bound = |factor: f64| Some((size as f64 * factor) as u64);
@@ -184,6 +187,7 @@ mod tests {
     #[case("big")]
     #[case("")]
     #[case("80B..7B")]
+    #[case("7B-80B")]
     fn rejects_invalid_sizes(#[case] text: &str) {
         assert!(text.parse::<Sizes>().is_err());
     }

@@ -102,7 +102,12 @@ fn model(document: &Document) -> Result<Vec<String>> {
         text(spec.model_architecture),
         text(spec.model_parameter_size.map(|size| DisplayCount(size.0).to_string())),
         text(spec.quantization),
-        text(spec.max_tokens.map(|tokens| format!("{}K", tokens / 1024))),
+        text(spec.max_tokens.map(context)),
         text(spec.storage.and_then(|storage| storage.storage_uri)),
     ])
+}
+
+/// Returns a number of tokens in multiples of 1,024.
+fn context(tokens: i64) -> String {
+    if tokens < 1024 { tokens.to_string() } else { format!("{}K", tokens / 1024) }
 }
