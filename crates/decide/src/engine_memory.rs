@@ -116,12 +116,7 @@ impl ModelMemory {
             let usable = fraction_of(engine.memory, fraction.unwrap_or(DEFAULT_FRACTION));
             return self.estimated_budget(engine.memory, usable, accelerators);
         };
-        let batched_tokens = engine.batched_tokens(kind);
-        let activations = match kind {
-            Engine::Sglang => 0,
-            _ => vllm_activations(&architecture, engine, parallel, batched_tokens),
-        };
-        let usable = engine.usable_memory(kind, parallel, batched_tokens);
+        let (usable, activations) = engine.usable_memory_and_activations(&architecture, kind, parallel);
         let cache = self.kv_cache(&architecture, engine, kind, parallel);
         let reserve = match engine.settings.context(self.max_context) {
             ContextLength::Tokens(tokens) => {
@@ -157,12 +152,11 @@ impl ModelMemory {
     /// Returns the tokens of the longest sequence that fits; `None` if the dimensions of the model are unknown or the weights
     /// alone do not fit.
     pub(crate) fn fitting_tokens(&self, engine: &EngineOnClass<'_>, parallel: ParallelSizes) -> Option<u64> {
-        let budget = self.budget(engine, parallel);
-        let (architecture, Reserve::Computed { activations, .. }) = (self.architecture?, budget.reserve) else {
-            return None;
-        };
-        let cache = self.kv_cache(&architecture, engine, known_engine(engine.settings)?, parallel);
-        let free = budget.usable.checked_sub(budget.weights)?.checked_sub(activations)?;
+        let (architecture, kind) = (self.architecture?, known_engine(engine.settings)?);
+        let (usable, activations) = engine.usable_memory_and_activations(&architecture, kind, parallel);
+        let accelerators = parallel.tensor.saturating_mul(parallel.pipeline).max(1);
+        let free = usable.checked_sub(self.weights.div_ceil(accelerators))?.checked_sub(activations)?;
+        let cache = self.kv_cache(&architecture, engine, kind, parallel);
         cache.tokens(free).filter(|tokens| *tokens > 0)
     }
 
@@ -208,6 +202,21 @@ impl EngineOnClass<'_> {
                 _ => 2048,
             },
         })
+    }
+
+    /// Returns the bytes that the engine may use, and its activations in them.
+    fn usable_memory_and_activations(
+        &self,
+        architecture: &ModelArchitecture,
+        kind: Engine,
+        parallel: ParallelSizes,
+    ) -> (u64, u64) {
+        let batched_tokens = self.batched_tokens(kind);
+        let activations = match kind {
+            Engine::Sglang => 0,
+            _ => vllm_activations(architecture, self, parallel, batched_tokens),
+        };
+        (self.usable_memory(kind, parallel, batched_tokens), activations)
     }
 
     /// Returns the bytes that the engine may use for weights, KV cache and, with vLLM, activations. SGLang subtracts activations

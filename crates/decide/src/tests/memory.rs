@@ -214,6 +214,21 @@ fn rejection_names_the_parts() {
     insta::assert_snapshot!(l4.evaluation.to_string(), @"one accelerator requires 34.6 GB: 16.1 GB for weights, 17.2 GB for the KV cache of 131072 tokens, 1.4 GB for activations; 23.2 GB are usable (the service sets nvidia.com/gpu to 1); a context of 44073 tokens would fit");
 }
 
+/// An engine would start with a shorter context than the rule permits it to choose by itself, if a flag states it.
+#[test]
+fn rejection_of_a_reduced_context_names_one_that_fits() {
+    let runner = "image: vllm/vllm-openai, args: [--max-model-len=auto], resources: {limits: {nvidia.com/gpu: 2}}";
+    let decision = fixture_with_classes(&[
+        &class("h100", "80Gi"),
+        &model("72.7B", "", QWEN_72B, ""),
+        &RUNTIME.replace("image: i", "image: vllm/vllm-openai"),
+        &service(&format!("acceleratorSelector: {{preferredClasses: [h100]}}, engine: {{runner: {{{runner}}}}}"), ""),
+    ])
+    .decide();
+    let h100 = decision.candidates[0].accelerators.iter().find(|candidate| candidate.class == "h100").unwrap();
+    insta::assert_snapshot!(h100.evaluation.to_string(), @"the model requires 174.5 GB of accelerator memory, with 20 % of the weights for KV cache and activations; 2 × 77.3 GB are usable (the service sets nvidia.com/gpu to 2); a context of 13183 tokens would fit");
+}
+
 /// The parts of the budget of one L4 add up to its memory.
 #[test]
 fn budget_lists_all_parts() {
