@@ -22,6 +22,10 @@ use crate::{
 /// Field manager of the time of the last request. All replicas of the gateway are this one manager.
 const ACTIVITY_MANAGER: &str = "ostler-pool-activity";
 
+/// Label of the pools that the operator renders.
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const MANAGER_OF_POOLS: &str = "ostler";
+
 /// How often pools are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -200,6 +204,12 @@ impl Activator {
             tracing::info!(pool = %pool.key, kind = kind.kind, %target, replicas, "scaled the workload of a pool");
         }
         Ok(())
+    }
+
+    /// Returns whether the operator has rendered the pool, and knows the workload of its Pods: that of dual pods has other Pods.
+    fn is_rendered(&self, pool: &Pool) -> bool {
+        let object = self.stores.get(BACKEND_POOL, &pool.key);
+        object.is_some_and(|object| object["metadata"]["labels"][MANAGED_BY] == MANAGER_OF_POOLS)
     }
 
     /// Returns whether another gateway has recorded a request that the watch has not delivered yet, or the pool was deleted.

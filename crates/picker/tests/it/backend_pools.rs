@@ -510,3 +510,27 @@ async fn request_waits_for_an_engine_until_the_timeout_of_the_queue() {
     assert_eq!((response.status(), response.header("retry-after").is_some()), (503, true));
     fixture.wait_until("the replica for the next request", |fixture| replicas(fixture) == 1).await;
 }
+
+/// The target of a pool may be a mistake: only a workload that runs an endpoint of the pool is stopped.
+#[tokio::test]
+async fn workload_of_other_pods_is_not_stopped() {
+    let fixture = WatchFixture::start();
+    let port = fixture.start_engines("llama", &[&["m"]]);
+    let deployment = |name: &str| {
+        let template =
+            json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        json!({"metadata": {"namespace": "default", "name": name},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}})
+    };
+    for name in ["llama", "other"] {
+        fixture.server.create(DEPLOYMENTS, deployment(name)).unwrap();
+        let scale_to_zero = json!({"targetRef": {"kind": "Deployment", "name": name}, "idleTimeout": "0s"});
+        let spec = json!({"selector": {"app": "llama"}, "targetPorts": [port], "scaleToZero": scale_to_zero});
+        fixture.create_pool_of(name, &spec);
+    }
+    let replicas = |name: &str| fixture.server.get(DEPLOYMENTS, "default", name).unwrap()["spec"]["replicas"].clone();
+    fixture.wait_until("the end of the engine", |_| replicas("llama") == 0).await;
+    // Both pools are checked at the same times.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(replicas("other"), 1);
+}
