@@ -158,6 +158,7 @@ mod tests {
             labels: Default::default(),
             annotations: Default::default(),
             pool_labels: Default::default(),
+            owner: None,
             accelerators: BTreeSet::new(),
             port: 8000,
             identity: String::new(),

@@ -16,6 +16,8 @@ use crate::requester::split_list;
 pub struct Provider {
     /// The Pod.
     pub pod: PodRef,
+    /// Owner references.
+    pub owners: Vec<Value>,
     /// Whether it is being deleted.
     pub is_terminating: bool,
     /// When it was created.
@@ -84,6 +86,7 @@ impl Provider {
         let ip = object::text(pod, "/status/podIP");
         Provider {
             pod: PodRef::new(pod),
+            owners: object::items(pod.pointer("/metadata/ownerReferences")).cloned().collect(),
             is_terminating: object::is_deleting(pod),
             created: object::text(pod, "/metadata/creationTimestamp").parse().unwrap_or_default(),
             binding: annotation(dual_pods::REQUESTER).and_then(Binding::parse),

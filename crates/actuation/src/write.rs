@@ -28,13 +28,16 @@ pub fn provider_pod(requester: &PodRef, nominal: &NominalProvider) -> Value {
         (names::SERVER_PORT.to_owned(), nominal.port.to_string()),
         (names::POOL_LABELS.to_owned(), json!(nominal.pool_labels).to_string()),
     ]);
-    let metadata = json!({
+    let mut metadata = json!({
         "name": provider_name(&requester.name, &requester.uid),
         "namespace": nominal.namespace,
         "labels": labels,
         "annotations": annotations,
         "finalizers": [names::PROVIDER_FINALIZER],
     });
+    if let Some(owner) = &nominal.owner {
+        metadata["ownerReferences"] = json!([owner]);
+    }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": nominal.spec})
 }
 
@@ -64,7 +67,7 @@ pub(crate) fn finish(requester: &Requester) -> Write {
 }
 
 /// Returns the patch that binds a sleeper: annotation and finalizer in one write. The labels of the nominal provider, which
-/// identities do not cover, replace those of the former requester.
+/// identities do not cover, replace those of the former requester, and so does the owner.
 pub(crate) fn bind(requester: &Requester, nominal: &NominalProvider, provider: &Provider) -> Write {
     let mut labels: Map<String, Value> =
         nominal.labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
@@ -77,7 +80,10 @@ pub(crate) fn bind(requester: &Requester, nominal: &NominalProvider, provider: &
         names::POOL_LABELS: json!(nominal.pool_labels).to_string(),
     });
     let finalizers = provider.pod.with_finalizer(names::PROVIDER_FINALIZER);
-    let fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
+    let mut fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
+    if nominal.owner.iter().ne(&provider.owners) {
+        fields["ownerReferences"] = json!(nominal.owner.iter().collect::<Vec<_>>());
+    }
     patch(&provider.pod, PatchPurpose::Bind, fields)
 }
 
@@ -134,4 +140,46 @@ fn binding(requester: &PodRef) -> Binding {
 
 fn list(accelerators: &BTreeSet<String>) -> String {
     accelerators.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nominal(owner: Option<Value>) -> NominalProvider {
+        NominalProvider {
+            namespace: "n".to_owned(),
+            node: "node-1".to_owned(),
+            spec: json!({}),
+            labels: BTreeMap::new(),
+            pool_labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            owner,
+            accelerators: BTreeSet::new(),
+            identity: "i".to_owned(),
+            port: 8000,
+        }
+    }
+
+    fn service(uid: &str) -> Value {
+        json!({"apiVersion": "ome.io/v1beta1", "kind": "InferenceService", "name": uid, "uid": uid})
+    }
+
+    /// A sleeper that serves the requester of another service is deleted with that one.
+    #[test]
+    fn provider_has_the_owner_of_its_requester() {
+        let requester = Requester::from_pod(&json!({"metadata": {"name": "r", "namespace": "n", "uid": "r"}}));
+        let mut pod = provider_pod(&requester.pod, &nominal(Some(service("a"))));
+        assert_eq!(pod["metadata"]["ownerReferences"], json!([service("a")]));
+        assert!(provider_pod(&requester.pod, &nominal(None))["metadata"].get("ownerReferences").is_none());
+        pod["metadata"]["uid"] = json!("p");
+        let provider = Provider::from_pod(&pod);
+        let owners = |owner: Option<Value>| match bind(&requester, &nominal(owner), &provider) {
+            Write::Patch { patch, .. } => patch["metadata"].get("ownerReferences").cloned(),
+            write => panic!("{write:?}"),
+        };
+        assert_eq!(owners(Some(service("a"))), None, "the owner is the same");
+        assert_eq!(owners(Some(service("b"))), Some(json!([service("b")])));
+        assert_eq!(owners(None), Some(json!([])));
+    }
 }

@@ -17,6 +17,18 @@ pub const GPU_MAP: &str = "gpu-map";
 /// Port of the requester's service provider interface (SPI) without annotation `admin-port`.
 pub const DEFAULT_ADMIN_PORT: u16 = 8081;
 
+/// Annotation of an `ome.io` service: [`DUAL_PODS`] runs its engines in dual pods. Label of their Pods: [`REQUESTER_ROLE`] or
+/// [`PROVIDER_ROLE`].
+pub const OME_ACTUATION: &str = "ome.io/actuation";
+/// The same key for services of `fusioninfer.io`.
+pub const FUSIONINFER_ACTUATION: &str = "fusioninfer.io/actuation";
+/// Value of the annotations [`OME_ACTUATION`] and [`FUSIONINFER_ACTUATION`].
+pub const DUAL_PODS: &str = "dual-pods";
+/// Value of the labels [`OME_ACTUATION`] and [`FUSIONINFER_ACTUATION`] of requesters, by which sets of Pods select them.
+pub const REQUESTER_ROLE: &str = "requester";
+/// Value of the labels [`OME_ACTUATION`] and [`FUSIONINFER_ACTUATION`] of providers, by which Services and pools select them.
+pub const PROVIDER_ROLE: &str = "provider";
+
 /// Annotation of a requester that a user writes, without its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserAnnotation {
@@ -28,6 +40,8 @@ pub enum UserAnnotation {
     Mode,
     /// Name of an InferenceServerConfig, which is not supported.
     InferenceServerConfig,
+    /// Owner of the provider: a JSON object with `apiVersion`, `kind`, `name` and `uid`. Kubernetes deletes the provider with it.
+    ProviderOwner,
 }
 
 /// Annotation of both Pods: comma-separated UUIDs of the accelerators.
@@ -70,6 +84,7 @@ impl UserAnnotation {
             UserAnnotation::AdminPort => "admin-port",
             UserAnnotation::Mode => "mode",
             UserAnnotation::InferenceServerConfig => "inference-server-config",
+            UserAnnotation::ProviderOwner => "provider-owner",
         }
     }
 

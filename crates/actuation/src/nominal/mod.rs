@@ -1,9 +1,10 @@
 //! Derives the nominal provider of a requester: the Pod that would run its engine.
 //!
-//! Layers, from low to high: `patch` and `accelerators`, `inherited`; [`nominal_provider`] calls them.
+//! Layers, from low to high: `patch` and `accelerators`, `owner`, `inherited`; [`nominal_provider`] calls them.
 
 mod accelerators;
 mod inherited;
+mod owner;
 mod patch;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,8 @@ pub struct NominalProvider {
     pub pool_labels: BTreeMap<String, String>,
     /// Annotations that the patch sets.
     pub annotations: BTreeMap<String, String>,
+    /// Owner reference to the object with which Kubernetes deletes the provider.
+    pub owner: Option<Value>,
     /// UUIDs of the accelerators.
     pub accelerators: BTreeSet<String>,
     /// Hash of what makes an engine suitable.
@@ -80,6 +83,7 @@ pub struct NominalProvider {
 pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Problem> {
     let requester = derivation.requester;
     check_resource_claims(requester)?;
+    let owner = owner::provider_owner(requester)?;
     let patch = annotation(requester, UserAnnotation::ServerPatch).unwrap_or_default();
     let patch = Patch::parse(patch, derivation.node).map_err(Problem::InvalidPatch)?;
     let mut pod = patch.apply(&inherited::base_pod(requester, &patch)).map_err(Problem::InvalidPatch)?;
@@ -114,6 +118,7 @@ pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Prob
         labels,
         pool_labels,
         annotations,
+        owner,
         accelerators: derivation.accelerators.clone(),
         identity,
         port,
