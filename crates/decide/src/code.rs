@@ -57,6 +57,9 @@ pub mod runtime {
         ADAPTERS_UNSUPPORTED = "AdaptersUnsupported":
             "The service has fineTunedWeights, and ostler cannot configure LoRA adapters of the runtime's engine.",
             "Use a runtime with vLLM or SGLang, or remove spec.model.fineTunedWeights.";
+        ENGINE_CANNOT_SLEEP = "EngineCannotSleep":
+            "The service requests dual pods, and the runtime's engine cannot sleep.",
+            "Use a runtime with vLLM, or remove the annotation `ome.io/actuation`.";
         AUTO_SELECT_DISABLED = "AutoSelectDisabled":
             "The runtime matches, but autoSelect is off: it only serves services that name it.",
             "Set spec.runtime.name, or set autoSelect in the runtime.";

@@ -35,6 +35,7 @@ pub fn check_compatibility<'a>(
     check_protocol(demand, runtime)?;
     model.map_or(Ok(()), |model| check_task(model, demand, runtime))?;
     check_adapters(demand, runtime)?;
+    check_sleep_mode(demand, runtime)?;
     let is_named = demand.runtime.is_some();
     let selectable = matching.into_iter().filter(|format| is_named || format.auto_select);
     match selectable.min_by_key(|format| format_order(format)) {
@@ -249,6 +250,18 @@ fn check_adapters(demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejec
     match engine_settings(demand, runtime).engine() {
         Some(engine) if engine.supports_adapters() => Ok(()),
         engine => Err(RuntimeRejection::AdaptersUnsupported { engine: engine.map(Engine::as_str) }),
+    }
+}
+
+/// Checks that the engine can sleep if the service requests dual pods. Of the service's own engine, the command decides, which is
+/// checked when its Pods are planned.
+fn check_sleep_mode(demand: &Demand, runtime: &Runtime) -> Result<(), RuntimeRejection> {
+    if !demand.uses_dual_pods || runtime.is_custom_engine() {
+        return Ok(());
+    }
+    match engine_settings(demand, runtime).engine() {
+        Some(Engine::Vllm) => Ok(()),
+        engine => Err(RuntimeRejection::EngineCannotSleep { engine: engine.map(Engine::as_str) }),
     }
 }
 

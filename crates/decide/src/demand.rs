@@ -31,6 +31,8 @@ pub struct Demand {
     pub protocol: String,
     /// Whether the service has LoRA adapters: `spec.model.fineTunedWeights`.
     pub has_adapters: bool,
+    /// Whether the engines run in dual pods, and must be able to sleep.
+    pub uses_dual_pods: bool,
     /// Requirements of the components that use accelerators; the router is not one of them.
     pub components: BTreeMap<Component, ComponentDemand>,
     /// Whether the service sets `spec.router`.

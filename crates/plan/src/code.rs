@@ -34,6 +34,14 @@ pub mod error {
         RESERVED_METADATA = "ReservedMetadata": "A Pod template has a label or annotation with a reserved prefix.", "Use another key.";
         SCHEDULER_CONFLICT = "SchedulerConflict": "A Pod template sets a different scheduler than the service or its gang requires.",
             "Remove `schedulerName` from the Pod template.";
+        DUAL_PODS_NODES = "DualPodsMultiNode": "The service requests dual pods, but a replica has several nodes.",
+            "Use accelerators with more memory, so that a replica has one node, or remove the annotation `ome.io/actuation` or `fusioninfer.io/actuation`.";
+        DUAL_PODS_ENGINE = "DualPodsEngineUnsupported": "The service requests dual pods, but the engine cannot sleep, or its command or probe prevents it. The message states why.",
+            "Use vLLM with a command to which `--enable-sleep-mode` can be added, or remove the annotation.";
+        DUAL_PODS_AUTOSCALER = "DualPodsAutoscalerUnsupported": "The service requests dual pods, but its autoscaler measures CPU or memory of Pods that do not run the engine.",
+            "Set `scaleMetric` to `concurrency` or `rps`, or a fixed number of replicas.";
+        DUAL_PODS_ACCELERATORS = "DualPodsAcceleratorsUnsupported": "The service requests dual pods, but the engine has no accelerators that its requester could request. The message names the field.",
+            "Request the accelerators of the engine as extended resources, such as `nvidia.com/gpu`.";
     }
 
     /// Codes whose causes depend on objects of the cluster, which manifests need not contain.

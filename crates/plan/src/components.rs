@@ -12,6 +12,7 @@ mod router;
 mod scaling;
 
 use api::Duration;
+use api::dual_pods::OME_ACTUATION;
 use api::inference::{ScaleTargetKind, ScaleTargetRef, ScaleToZero};
 use api::ome::{Component, ServingRuntimeSpec};
 use decide::{Decision, Warning};
@@ -23,6 +24,7 @@ use self::pod_roles::ComponentSpecs;
 pub(crate) use self::router::ROUTER;
 use crate::adapters::{self, Adapter};
 use crate::code;
+use crate::dual_pods::DualPods;
 use crate::gang::{self, PodGroupSchema};
 use crate::labels;
 use crate::launch::{self, LaunchInfo};
@@ -67,7 +69,8 @@ impl GangScope {
     }
 }
 
-/// Returns the topology of a service, with warnings. `schema` is the schema of the cluster's PodGroups.
+/// Returns the topology of a service, with warnings. `schema` is the schema of the cluster's PodGroups,
+/// `requester_image` the image of the requesters of dual pods.
 ///
 /// # Errors
 /// The first reason why the service cannot be planned.
@@ -75,6 +78,7 @@ pub(crate) fn topology(
     owner: Owner,
     input: &LayoutInput<'_>,
     schema: PodGroupSchema,
+    requester_image: &str,
 ) -> Result<(Topology, Vec<Warning>), PlanError> {
     let mut warnings = Vec::new();
     let components: Vec<ComponentInput<'_>> = input
@@ -91,6 +95,8 @@ pub(crate) fn topology(
     for component in &components {
         roles.extend(engine::roles(&owner, input, component, gang_scope.contains(component), &mut warnings)?);
     }
+    let dual_pods = DualPods { key: OME_ACTUATION, image: requester_image, engine_index: |_| 0 };
+    dual_pods.add_requesters(&owner, &mut roles)?;
     roles.extend(router::router_role(&owner, input, &roles, &mut warnings)?);
     let (gang, gang_warning) = gang::build_gang(&roles, None, schema);
     warnings.extend(gang_warning);
@@ -217,7 +223,7 @@ fn routing(owner: &Owner, roles: &[Role], adapters: &[Adapter], warnings: &mut V
     }
     let launch = launch::inspect(engine.template.pointer("/spec/containers/0")?);
     Some(Routing {
-        selector: serving_role.workload.serving_selector(selector(owner, &serving_role.component)),
+        selector: serving_role.serving_selector(selector(owner, &serving_role.component)),
         ports: vec![serving_role.port],
         model_server: launch.engine.unwrap_or("vllm"),
         models: routed_models(owner, adapters, &launch),

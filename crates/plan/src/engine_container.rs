@@ -20,6 +20,13 @@ pub(crate) fn engine_container(template: &Value) -> Option<&Value> {
         .or_else(|| containers.first())
 }
 
+/// Returns the index of the container of [`engine_container`]; 0 without containers.
+pub(crate) fn engine_container_index(template: &Value) -> usize {
+    let containers = template.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+    let name = engine_container(template).and_then(|container| container.get("name"));
+    containers.into_iter().position(|container| container.get("name") == name).unwrap_or_default()
+}
+
 /// Returns the container of [`engine_container`] mutably.
 pub(crate) fn engine_container_mut(template: &mut Value) -> Option<&mut Value> {
     let name = engine_container(template)?.get("name").cloned();

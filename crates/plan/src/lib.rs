@@ -13,7 +13,7 @@
 //!   and `names` of objects;
 //! - input: `runtime`, `class`, `claims`, `snapshot`; `demand` and `supply` read the input of a decision from them;
 //! - Pods: `pod` (with `template`), `launch` (commands), `engine_container`, `container_ports`, `serving_port`, `runner` and
-//!   `port_override` (merged containers), `multinode`, `model_files`, `adapters`, `probe`;
+//!   `port_override` (merged containers), `multinode`, `model_files`, `adapters`, `probe`, `dual_pods`;
 //! - topologies: `components` for `ome.io` (with `selection`), `roles` for `fusioninfer.io`;
 //! - `render` converts a topology into objects;
 //! - `service_plan` calls all of them; `remedies` plans again with changes.
@@ -47,6 +47,7 @@ mod container_ports;
 mod current_selection;
 mod decision_record;
 mod demand;
+mod dual_pods;
 mod engine_container;
 mod gang;
 pub mod labels;

@@ -21,6 +21,8 @@ pub(crate) fn component(service: &str, component: &str) -> String {
 /// Returns `{service}-{role}`, the name of the workload with all replicas of `role`.
 pub(crate) fn workload(owner: &Owner, role: &Role) -> String {
     match role.workload {
+        // The selector of a Deployment is immutable, and differs between engines and requesters.
+        Workload::Deployment if role.requesters.is_some() => component(&owner.name, &format!("{}-dual", role.name)),
         Workload::Deployment => component(&owner.name, &role.name),
         Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica => {
             truncate(&format!("{}-{}", owner.name, role.name), LEADER_WORKER_SET_LENGTH)

@@ -53,6 +53,12 @@ impl Owner {
         Value::Object(metadata)
     }
 
+    /// Returns a reference to the service, once it exists in a cluster.
+    pub(crate) fn reference(&self) -> Option<Value> {
+        let uid = self.uid.as_ref()?;
+        Some(json!({"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": uid}))
+    }
+
     /// Returns the Kueue queue label, which the workloads of the service inherit.
     pub(crate) fn queue_label(&self) -> Option<(String, String)> {
         let queue = self.labels.get(labels::KUEUE_QUEUE)?;

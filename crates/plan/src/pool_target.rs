@@ -11,7 +11,7 @@ use crate::role::Role;
 /// Pods that a pool routes requests to, and their port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PoolTarget {
-    /// Selects leaders only.
+    /// Selects leaders or providers only.
     pub selector: Labels,
     pub port: u16,
 }
@@ -33,7 +33,7 @@ impl PoolTarget {
         warnings: &mut Vec<Warning>,
     ) -> Option<Self> {
         let first = Self::roles(roles, component_type).next()?;
-        let mut selector = labels::from_pairs([(labels::SERVICE, owner.name.as_str()), (labels::WORKER_INDEX, "0")]);
+        let mut selector = first.serving_selector(labels::from_pairs([(labels::SERVICE, owner.name.as_str())]));
         if let Some(component_type) = component_type {
             selector.insert(labels::COMPONENT_TYPE.to_owned(), component_type.as_str().to_owned());
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::dual_pods::{PROVIDER_ROLE, REQUESTER_ROLE};
 use decide::Setting;
 use serde_json::Value;
 
@@ -41,6 +42,17 @@ pub(crate) struct Role {
     pub strategy: Option<Value>,
     /// Settings of the template with their origins.
     pub settings: Vec<Setting>,
+    /// Requesters that run instead of the engines of `template`; `None` unless the service requests dual pods.
+    pub requesters: Option<Requesters>,
+}
+
+/// The requesters of dual pods, whose controller runs the engines in other Pods.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Requesters {
+    /// Key of the label that distinguishes requesters from providers.
+    pub label: &'static str,
+    /// Pod template of the requesters.
+    pub template: Value,
 }
 
 /// The kind of workload that runs the replicas.
@@ -63,14 +75,30 @@ pub(crate) enum Disruption {
     MaxUnavailable(Value),
 }
 
-// === impl Workload ===
+// === impl Role ===
 
-impl Workload {
-    /// Restricts `selector` to the Pods that serve requests: only the leaders of multi-node replicas.
-    pub(crate) fn serving_selector(self, mut selector: Labels) -> Labels {
-        if self != Self::Deployment {
-            selector.insert(labels::WORKER_INDEX.to_owned(), "0".to_owned());
-        }
+impl Role {
+    /// Returns the Pod template of the workload: that of the requesters, or of the engine, which is the leader in multi-node replicas.
+    pub(crate) fn workload_template(&self) -> &Value {
+        self.requesters.as_ref().map_or(&self.template, |requesters| &requesters.template)
+    }
+
+    /// Returns the labels that select the Pods of the workload.
+    pub(crate) fn workload_selector(&self) -> Labels {
+        let mut selector = self.selector.clone();
+        let label = self.requesters.as_ref().map(|requesters| requesters.label.to_owned());
+        selector.extend(label.map(|label| (label, REQUESTER_ROLE.to_owned())));
+        selector
+    }
+
+    /// Restricts `selector` to the Pods that serve requests: the providers of dual pods, and the leaders of other multi-node replicas.
+    pub(crate) fn serving_selector(&self, mut selector: Labels) -> Labels {
+        let (label, value) = match (&self.requesters, self.workload) {
+            (Some(requesters), _) => (requesters.label, PROVIDER_ROLE),
+            (None, Workload::LeaderWorkerSet | Workload::LeaderWorkerSetPerReplica) => (labels::WORKER_INDEX, "0"),
+            (None, Workload::Deployment) => return selector,
+        };
+        selector.insert(label.to_owned(), value.to_owned());
         selector
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api::dual_pods::FUSIONINFER_ACTUATION;
 use api::fusioninfer::{ComponentType, InferenceService, Role as ApiRole};
 use api::reserved_template_keys;
 use decide::Warning;
@@ -9,7 +10,8 @@ use serde_json::Value;
 
 use crate::code;
 use crate::container_ports::{DuplicatePortName, duplicate_port_name, invalid_port};
-use crate::engine_container::engine_container;
+use crate::dual_pods::DualPods;
+use crate::engine_container::{engine_container, engine_container_index};
 use crate::gang::{self, PodGroupSchema, VOLCANO, set_scheduler};
 use crate::labels;
 use crate::launch;
@@ -38,7 +40,7 @@ pub fn validate_roles(object: &Value, service: &InferenceService) -> Result<Vec<
 }
 
 /// Returns the topology of `service`, with warnings. Behavior depends on the component type, never on the role's name.
-/// `picker_image` is the image of endpoint pickers.
+/// `image` is that of ostler, for endpoint pickers and the requesters of dual pods.
 ///
 /// # Errors
 /// The first reason why the service cannot be planned.
@@ -46,7 +48,7 @@ pub(crate) fn topology(
     owner: Owner,
     service: &InferenceService,
     schema: PodGroupSchema,
-    picker_image: &str,
+    image: &str,
 ) -> Result<(Topology, Vec<Warning>), PlanError> {
     let spec = &service.spec;
     validate_names(&spec.roles)?;
@@ -67,11 +69,13 @@ pub(crate) fn topology(
             )?);
         }
     }
+    let dual_pods = DualPods { key: FUSIONINFER_ACTUATION, image, engine_index: engine_container_index };
+    dual_pods.add_requesters(&owner, &mut roles)?;
     let (gang, gang_warning) = gang::build_gang(&roles, strategy.gang_policy, schema);
     warnings.extend(gang_warning);
     let router_role = spec.roles.iter().find(|role| role.component_type == ComponentType::Router);
     let router =
-        router_role.map(|role| router::build_router(&owner, role, &roles, picker_image, &mut warnings)).transpose()?;
+        router_role.map(|role| router::build_router(&owner, role, &roles, image, &mut warnings)).transpose()?;
     // A router has a pool of its own.
     let routing = match router {
         Some(_) => None,
@@ -203,6 +207,7 @@ fn engine_role(owner: &Owner, role: &ApiRole, gang: bool, scheduler: Option<&str
         port,
         strategy: None,
         settings: Vec::new(),
+        requesters: None,
     })
 }
 

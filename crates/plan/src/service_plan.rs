@@ -331,7 +331,7 @@ fn plan_ome_service(
         Err(error) => return plan.with_error(error),
     };
     let input = selection.layout_input(service, model, adapters);
-    let topology = components::topology(owner, &input, snapshot.pod_group_schema);
+    let topology = components::topology(owner, &input, snapshot.pod_group_schema, &snapshot.picker_image);
     plan.with_topology(topology.map(|(topology, mut warnings)| {
         let (routers, engines): (Vec<&Role>, Vec<&Role>) =
             topology.roles.iter().partition(|role| role.component == ROUTER);

@@ -51,11 +51,11 @@ pub struct Snapshot {
     pub pod_group_schema: PodGroupSchema,
     /// Autoscalers that the cluster supports.
     pub autoscaler_support: AutoscalerSupport,
-    /// Image of the endpoint pickers of role-based services.
+    /// Image of ostler, for the endpoint pickers of role-based services and the requesters of dual pods.
     pub picker_image: String,
 }
 
-/// Default image of endpoint pickers: ostler at the version of this crate.
+/// Default image of endpoint pickers and requesters: ostler at the version of this crate.
 pub const DEFAULT_PICKER_IMAGE: &str = concat!("ostler:", env!("CARGO_PKG_VERSION"));
 
 /// A BaseModel or ClusterBaseModel.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::dual_pods;
 use api::ome::{
     AcceleratorConstraints, AcceleratorSelector, BaseModelSpec, Component as ComponentSpec, InferenceService,
     SelectionPolicy, SelectionStrategy,
@@ -55,6 +56,12 @@ impl Demand {
             runtime: spec.runtime.as_ref().map(|runtime| runtime.name.clone()),
             protocol: protocol.unwrap_or_else(|| DEFAULT_PROTOCOL.to_owned()),
             has_adapters: spec.model.as_ref().is_some_and(|model| !model.fine_tuned_weights.is_empty()),
+            uses_dual_pods: service
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(dual_pods::OME_ACTUATION))
+                .is_some_and(|value| value == dual_pods::DUAL_PODS),
             components,
             wants_router: spec.router.is_some(),
             uses_accelerators: spec.accelerator_selector.is_some() || has_accelerator_field || has_annotation,

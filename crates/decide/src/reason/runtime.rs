@@ -93,6 +93,11 @@ pub enum RuntimeRejection {
         /// The engine; `None` if it is unknown.
         engine: Option<&'static str>,
     },
+    /// The service requests dual pods, and the engine of the runtime cannot sleep.
+    EngineCannotSleep {
+        /// The engine; `None` if it is unknown.
+        engine: Option<&'static str>,
+    },
     /// The runtime matches, but serves only services that name it.
     AutoSelectDisabled,
     /// No class is eligible for a component.
@@ -189,6 +194,7 @@ impl RuntimeRejection {
             Self::ProtocolUnsupported { .. } => code::runtime::PROTOCOL_UNSUPPORTED,
             Self::TaskUnsupported => code::runtime::TASK_UNSUPPORTED,
             Self::AdaptersUnsupported { .. } => code::runtime::ADAPTERS_UNSUPPORTED,
+            Self::EngineCannotSleep { .. } => code::runtime::ENGINE_CANNOT_SLEEP,
             Self::AutoSelectDisabled => code::runtime::AUTO_SELECT_DISABLED,
             Self::NoEligibleAccelerator { .. } => code::runtime::NO_ELIGIBLE_ACCELERATOR,
             Self::AcceleratorUnavailable { .. } => code::runtime::ACCELERATOR_UNAVAILABLE,
@@ -248,6 +254,10 @@ impl fmt::Display for RuntimeRejection {
                     f,
                     "the service has fineTunedWeights, and the runtime starts {engine}; only vllm and sglang are supported"
                 )
+            }
+            Self::EngineCannotSleep { engine } => {
+                let engine = engine.unwrap_or("an unknown engine");
+                write!(f, "the service requests dual pods, and the runtime starts {engine}; only vllm can sleep")
             }
             Self::AutoSelectDisabled => {
                 f.write_str("the runtime matches, but autoSelect is off; set spec.runtime.name to use it")
@@ -328,12 +338,13 @@ mod tests {
             ("ProtocolUnsupported", 9),
             ("TaskUnsupported", 10),
             ("AdaptersUnsupported", 11),
-            ("AutoSelectDisabled", 12),
-            ("NoEligibleAccelerator", 13),
-            ("AcceleratorUnavailable", 14),
+            ("EngineCannotSleep", 12),
+            ("AutoSelectDisabled", 13),
+            ("NoEligibleAccelerator", 14),
+            ("AcceleratorUnavailable", 15),
         ];
         assert_eq!(stages, expected);
-        assert_eq!(RuntimeRejection::stages(), 15);
+        assert_eq!(RuntimeRejection::stages(), 16);
     }
 
     #[test]

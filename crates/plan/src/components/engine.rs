@@ -115,6 +115,7 @@ impl RoleBuilder<'_> {
             port: leader.port,
             strategy: strategy.cloned(),
             settings,
+            requesters: None,
         })
     }
 

@@ -93,6 +93,7 @@ pub(super) fn router_role(
         port,
         strategy: service.deployment_strategy.clone().or_else(|| runtime.deployment_strategy.clone()),
         settings,
+        requesters: None,
     }))
 }
 

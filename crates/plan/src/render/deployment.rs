@@ -10,10 +10,10 @@ use crate::role::Role;
 /// Renders the Deployment `{service}-{component}`. Omits `replicas` if an autoscaler manages the number.
 pub(crate) fn render(owner: &Owner, role: &Role) -> Value {
     let mut spec = json!({
-        "selector": {"matchLabels": role.selector},
+        "selector": {"matchLabels": role.workload_selector()},
         // Start the new Pod before stopping the old one. Users with scarce GPUs can set another strategy.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": role.template,
+        "template": role.workload_template(),
     });
     if !role.replicas.is_managed_by_others() {
         spec["replicas"] = json!(role.replicas.min);

@@ -18,6 +18,6 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": owner.metadata(&names::component(&owner.name, &role.name), &labels::with_managed_by(&role.labels)),
-        "spec": {"selector": {"matchLabels": role.selector}, field: amount},
+        "spec": {"selector": {"matchLabels": role.workload_selector()}, field: amount},
     }))
 }

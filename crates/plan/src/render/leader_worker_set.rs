@@ -66,7 +66,7 @@ impl SetBuilder<'_> {
                 group["workerTemplate"] = self.template(worker);
             }
             // If there is no leader template, LeaderWorkerSet creates the only Pod from the worker template.
-            None => group["workerTemplate"] = self.template(&role.template),
+            None => group["workerTemplate"] = self.template(role.workload_template()),
         }
         json!({
             "apiVersion": api::integrations::LEADER_WORKER_SET_API_VERSION,

@@ -15,7 +15,7 @@ pub(crate) fn render(owner: &Owner, role: &Role) -> Option<Value> {
         "kind": "Service",
         "metadata": owner.metadata(&names::component(&owner.name, &role.component), &labels::with_managed_by(labels)),
         "spec": {
-            "selector": role.workload.serving_selector(labels.clone()),
+            "selector": role.serving_selector(labels.clone()),
             "ports": [{"name": "http", "port": role.port, "targetPort": role.port, "protocol": "TCP"}],
         },
     }))

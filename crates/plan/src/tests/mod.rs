@@ -4,6 +4,7 @@ mod catalog;
 mod claims;
 mod commands;
 mod components;
+mod dual_pods;
 mod gangs;
 mod leader_worker;
 mod merging;
