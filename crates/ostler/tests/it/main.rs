@@ -12,6 +12,7 @@ mod catalog;
 mod corpus;
 mod crds;
 mod deploy;
+mod dual_pod_services;
 mod dual_pods;
 mod fields;
 mod full_class;
