@@ -78,6 +78,11 @@ struct Engine<'a> {
     index: usize,
 }
 
+/// Returns whether the annotation `key` of a service requests dual pods.
+pub(crate) fn is_requested(owner: &Owner, key: &str) -> bool {
+    owner.annotations.get(key).is_some_and(|value| value == DUAL_PODS)
+}
+
 // === impl DualPods ===
 
 impl DualPods<'_> {

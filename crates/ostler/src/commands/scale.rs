@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use api::MAX_REPLICAS;
+use api::dual_pods::{DUAL_PODS, OME_ACTUATION};
 use cluster::kind_and_name;
 use serde_json::{Value, json};
 
@@ -205,7 +206,10 @@ fn scale_component(service: &mut Value, Assignment { role: component, replicas }
     let spec = &service["spec"][field];
     let old_min = spec["minReplicas"].as_i64().unwrap_or(1);
     let old_max = spec["maxReplicas"].as_i64().unwrap_or(old_min).max(old_min);
+    let sleeps = component != "router" && service["metadata"]["annotations"][OME_ACTUATION] == DUAL_PODS;
     let (min, max) = match *replicas {
+        // The engines of dual pods sleep until the component has replicas again.
+        Replicas::Fixed(0) | Replicas::Range(0, 0) if sleeps => (0, 0),
         Replicas::Fixed(0) | Replicas::Range(_, 0) => {
             let written = if matches!(replicas, Replicas::Fixed(_)) { "0" } else { "0..0" };
             return Err(error_with_hint(
@@ -311,6 +315,16 @@ mod tests {
             deprecated["spec"],
             json!({"predictor": {"runner": {"image": "a"}, "minReplicas": 3, "maxReplicas": 3}})
         );
+    }
+
+    #[test]
+    fn engines_of_dual_pods_can_sleep() {
+        let annotations = json!({"ome.io/actuation": "dual-pods"});
+        let mut service = json!({"metadata": {"annotations": annotations}, "spec": {"router": {}}});
+        assert_eq!(scale(&mut service, &"engine=0".parse().unwrap()).unwrap(), "engine 1 → 0");
+        assert_eq!(service["spec"]["engine"], json!({"minReplicas": 0, "maxReplicas": 0}));
+        assert_eq!(scale(&mut service, &"engine=1".parse().unwrap()).unwrap(), "engine 0 → 1");
+        assert!(scale(&mut service, &"router=0".parse().unwrap()).is_err());
     }
 
     #[rstest]

@@ -1,5 +1,6 @@
 //! Roles of engine and decoder: their containers use accelerators and the model's files.
 
+use api::dual_pods::OME_ACTUATION;
 use decide::{Origin, ParallelismSettings, PodRole, Setting, SettingField, Warning};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use super::scaling::ScalingInput;
 use crate::accelerator_request::requested_accelerators;
 use crate::adapters;
 use crate::code;
+use crate::dual_pods;
 use crate::gang::{self, VOLCANO};
 use crate::labels::{self, Labels};
 use crate::launch;
@@ -129,6 +131,7 @@ impl RoleBuilder<'_> {
             workload: names::component(&self.owner.name, &self.name()),
             engine: launch::inspect(&leader["spec"]["containers"][0]).engine,
             autoscaler_support: self.input.autoscaler_support,
+            uses_dual_pods: dual_pods::is_requested(self.owner, OME_ACTUATION),
             activation_obstacle: self.activation_obstacle(),
         }
     }

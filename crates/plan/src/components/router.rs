@@ -74,6 +74,7 @@ pub(super) fn router_role(
         workload: names::component(&owner.name, ROUTER),
         engine: None,
         autoscaler_support: input.autoscaler_support,
+        uses_dual_pods: false,
         activation_obstacle: Some("is not possible for a router, which receives the requests"),
     };
     Ok(Some(Role {

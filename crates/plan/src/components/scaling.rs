@@ -33,6 +33,8 @@ pub(super) struct ScalingInput<'a> {
     /// Engine detected from the command; determines the metrics of the default query.
     pub engine: Option<&'static str>,
     pub autoscaler_support: AutoscalerSupport,
+    /// Whether the Pods are engines that run in dual pods.
+    pub uses_dual_pods: bool,
     /// Why the gateway cannot scale the component from zero, if so.
     pub activation_obstacle: Option<&'static str>,
 }
@@ -55,6 +57,9 @@ impl ScalingInput<'_> {
     /// # Errors
     /// The annotation [`labels::IDLE_TIMEOUT`] is invalid.
     pub(super) fn replicas(&self, warnings: &mut Vec<Warning>) -> Result<ReplicaRange, PlanError> {
+        if self.sleeps() {
+            return Ok(ReplicaRange::fixed(0));
+        }
         let count = |value: Option<i32>| value.map(|value| value.max(0).unsigned_abs());
         let min = count(self.service.min_replicas.or(self.runtime.min_replicas)).unwrap_or(1);
         let max = count(self.service.max_replicas.or(self.runtime.max_replicas)).unwrap_or(min).max(min).max(1);
@@ -91,6 +96,11 @@ impl ScalingInput<'_> {
             FromZero::Gateway(timeout) => ReplicaRange { min: 0, idle_timeout: Some(timeout), ..range },
             FromZero::Autoscaler | FromZero::No => range,
         })
+    }
+
+    /// Returns whether the service puts the engines of dual pods to sleep, also while there are requests.
+    fn sleeps(&self) -> bool {
+        self.uses_dual_pods && self.service.min_replicas == Some(0) && self.service.max_replicas == Some(0)
     }
 
     /// Returns the disruption budget. The service takes precedence over the runtime; the default is `maxUnavailable: 1`.
