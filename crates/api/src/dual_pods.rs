@@ -109,6 +109,15 @@ pub fn annotation(pod: &Value, annotation: UserAnnotation) -> Option<&str> {
     get(PREFIX).or_else(|| get(SPECIFICATION_PREFIX))
 }
 
+/// Returns the problems in the status annotation of a requester.
+#[must_use]
+pub fn status_errors(requester: &Value) -> Vec<String> {
+    let text = requester["metadata"]["annotations"].get(STATUS).and_then(Value::as_str).unwrap_or_default();
+    let status: Value = serde_json::from_str(text).unwrap_or_default();
+    let errors = status["Errors"].as_array().into_iter().flatten();
+    errors.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// Whether a Pod is a requester: it has a server patch, or refers to an InferenceServerConfig.
 #[must_use]
 pub fn is_requester(pod: &Value) -> bool {

@@ -104,6 +104,8 @@ condition_reasons! {
         Unschedulable: Warning, "No node can schedule a Pod.", "Run `ostler explain KIND/NAME` to see what each node lacks and what would help.";
         WaitingForQuota: Normal, "Kueue has not admitted a Pod to its queue yet.", "Wait until other Pods of the queue end, or raise its quota; `ostler explain` shows which quota is missing and who uses it.";
         SchedulingGated: Normal, "A Pod has scheduling gates.", "The controller that set the gates must remove them; the message names the gates.";
+        ActuationBlocked: Normal, "The controller of dual pods reports why it does not run the engine of a requester; the message contains the problem.", "See the Events of the Pod, whose reasons are those of dual pods on this page.";
+        WaitingForActuation: Normal, "A requester of dual pods waits for its engine to start or to wake up.", "If the message names no Pod and remains, check that `ostler actuation` runs and watches the namespace.";
         NotReadyYet: Normal, "A container runs but its readiness probe does not succeed yet.", "";
         Starting: Normal, "A Pod is starting.", "";
         RollingOut: Normal, "A new revision is being rolled out.", "";

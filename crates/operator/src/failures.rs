@@ -132,7 +132,7 @@ pub(crate) fn planned_workload_problem(workload: &PlannedWorkload) -> Option<Wor
     let Some(live) = &workload.live else {
         return Some(WorkloadProblem::new(WorkloadReason::Starting, object, "not created yet"));
     };
-    let problem = workload_problem(&live.object, live.pods())?;
+    let problem = workload_problem(&live.object, live.pods().chain(live.providers()))?;
     if problem.reason == WorkloadReason::Unschedulable && workload.gang_creation_end.is_some() {
         return Some(WorkloadProblem { reason: WorkloadReason::Starting, ..problem });
     }

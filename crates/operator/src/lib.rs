@@ -98,7 +98,7 @@ pub use preview::{ClusterListing, ServicePreview, WorkloadRestart, preview_servi
 pub use rbac::{
     cluster_reader_rules, cluster_role_rules, namespace_role_rules, own_namespace_rules, watched_namespace_rules,
 };
-pub use readiness::{WorkloadProblem, crashed_container, error_line, pod_problem};
+pub use readiness::{WorkloadProblem, crashed_container, error_line, pod_problem, pod_problem_among};
 pub use revisions::{restore_revision, revision_content, revision_number};
 pub use rollout::{is_rollout_paused, rollout_pause_annotation};
 pub use user_roles::user_roles;

@@ -4,6 +4,7 @@
 //! then unschedulable Pods, and last Pods that are starting. Ties are broken by Pod name.
 
 mod container;
+mod dual_pods;
 mod log_line;
 mod pod;
 mod problem;
@@ -14,6 +15,7 @@ mod workload;
 
 pub use container::crashed_container;
 pub(crate) use container::has_crashed;
+pub use dual_pods::pod_problem_among;
 pub use log_line::error_line;
 pub(crate) use pod::is_pod_ready;
 pub use pod::pod_problem;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::dual_pods::{is_provider, is_requester};
 use cluster::{Kind, NamespacedName, Stores, controller_of, is_terminating, metadata_field};
 use decide::is_pod_terminal;
 use jiff::Timestamp;
@@ -25,6 +26,8 @@ pub(crate) struct LiveWorkload {
     pub(crate) object: Arc<Value>,
     /// The Pods of the workload.
     pub(crate) pods: Vec<Arc<Value>>,
+    /// The providers of its service, if its Pods are requesters of dual pods.
+    pub(crate) providers: Vec<Arc<Value>>,
 }
 
 /// A planned workload and its live object.
@@ -59,7 +62,7 @@ impl PlannedWorkload {
     #[cfg(test)]
     pub(crate) fn new(planned: Value, live: Option<Value>, pods: Vec<Value>) -> PlannedWorkload {
         let pods = pods.into_iter().map(Arc::new).collect();
-        let live = live.map(|object| LiveWorkload { object: Arc::new(object), pods });
+        let live = live.map(|object| LiveWorkload { object: Arc::new(object), pods, providers: Vec::new() });
         PlannedWorkload { planned, live, recent_crashes: 0, gang_creation_end: None }
     }
 }
@@ -70,6 +73,11 @@ impl LiveWorkload {
     /// Returns the Pods of the workload.
     pub(crate) fn pods(&self) -> impl Iterator<Item = &Value> {
         self.pods.iter().map(AsRef::as_ref)
+    }
+
+    /// Returns the providers of its service, if its Pods are requesters of dual pods.
+    pub(crate) fn providers(&self) -> impl Iterator<Item = &Value> {
+        self.providers.iter().map(AsRef::as_ref)
     }
 }
 
@@ -164,7 +172,8 @@ impl WorkloadReader<'_> {
             set.is_some_and(|set| !is_terminating(&set))
         };
         let mut pods = self.stores.list_with_label(POD, namespace, SERVICE, name);
-        pods.retain(|pod| !is_pod_terminal(pod) && (is_terminating(pod) || !has_set(pod)));
+        // A provider belongs to no set. Its requester uses the accelerators.
+        pods.retain(|pod| !is_provider(pod) && !is_pod_terminal(pod) && (is_terminating(pod) || !has_set(pod)));
         pods
     }
 
@@ -227,7 +236,20 @@ fn live_workload(stores: &Stores, service: &Value, kind: Kind, key: &NamespacedN
     let object = stores.get_owned_by(kind, key, service)?;
     let mut pods = candidate_pods(stores, kind, &object);
     pods.retain(|pod| is_pod_of(pod, kind, &object));
-    Some(LiveWorkload { object, pods })
+    let providers = providers(stores, &object, &pods);
+    Some(LiveWorkload { object, pods, providers })
+}
+
+/// Returns the providers of the service of a workload whose Pods are requesters.
+fn providers(stores: &Stores, workload: &Value, pods: &[Arc<Value>]) -> Vec<Arc<Value>> {
+    let Some(requester) = pods.iter().find(|pod| is_requester(pod)) else { return Vec::new() };
+    let labels = &requester["metadata"]["labels"];
+    let Some((label, value)) = POD_LABELS.iter().find_map(|(label, _)| Some((*label, labels[*label].as_str()?))) else {
+        return Vec::new();
+    };
+    let mut pods = stores.list_with_label(POD, metadata_field(workload, "namespace"), label, value);
+    pods.retain(|pod| is_provider(pod));
+    pods
 }
 
 /// Returns the Pods that may belong to a workload: those with a matching indexed label, or all Pods of the namespace if
@@ -254,7 +276,8 @@ fn is_pod_of(pod: &Value, kind: Kind, workload: &Value) -> bool {
     let is_selected = selector.is_some_and(|selector| {
         !selector.is_empty() && selector.iter().all(|(key, value)| labels[key.as_str()] == *value)
     });
-    is_selected && !is_controlled_by_other_workload(pod, workload)
+    // Before a service requested dual pods, its selector was that of the labels that providers have, too.
+    is_selected && !is_provider(pod) && !is_controlled_by_other_workload(pod, workload)
 }
 
 /// Returns whether a Pod that the selector of a Deployment matches belongs to another workload of the same component.

@@ -31,7 +31,8 @@ const WORKLOADS: [Kind; 2] = [
 /// Collects diagnostics of the `pods` of a namespace that have problems. Errors are ignored.
 pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -> PodDiagnostics {
     let mut diagnostics = PodDiagnostics::new();
-    let with_problems = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?.reason)));
+    let with_problems =
+        pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem_among(pod, pods.iter().copied())?.reason)));
     for (pod, reason) in with_problems.take(MAX_PODS) {
         let name = metadata_field(pod, "name");
         let diagnostic = match reason {

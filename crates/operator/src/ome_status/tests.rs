@@ -43,7 +43,11 @@ fn workload(ready: i64, pods: Vec<Value>) -> PlannedWorkload {
     object["status"] = json!({"readyReplicas": ready, "updatedReplicas": 1});
     PlannedWorkload {
         planned,
-        live: Some(LiveWorkload { object: Arc::new(object), pods: pods.into_iter().map(Arc::new).collect() }),
+        live: Some(LiveWorkload {
+            object: Arc::new(object),
+            pods: pods.into_iter().map(Arc::new).collect(),
+            providers: Vec::new(),
+        }),
         recent_crashes: 0,
         gang_creation_end: None,
     }

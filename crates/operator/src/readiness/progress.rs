@@ -154,6 +154,7 @@ mod tests {
         let deployment = LiveWorkload {
             object: Arc::new(json!({"spec": {"replicas": 1}, "status": status})),
             pods: vec![pod(replica_set, None), pod("chat-0", Some("2026-01-01T00:00:00Z"))],
+            providers: Vec::new(),
         };
         assert_eq!(is_rollout_complete(&deployment), expected);
     }
@@ -169,7 +170,7 @@ mod tests {
         let applied = json!({"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:30Z"});
         let object = json!({"metadata": {"managedFields": [applied]}, "spec": {"replicas": 1},
             "status": {"replicas": 0, "conditions": [progressing]}});
-        let deployment = LiveWorkload { object: Arc::new(object), pods: Vec::new() };
+        let deployment = LiveWorkload { object: Arc::new(object), pods: Vec::new(), providers: Vec::new() };
         assert_eq!(is_rollout_complete(&deployment), expected);
     }
 }

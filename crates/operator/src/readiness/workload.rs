@@ -1,17 +1,19 @@
 //! Problems of a workload: those of its Pods, of its controller, and of its progress.
 
+use api::dual_pods::is_provider;
 use cluster::{
     controller_of, find_condition, generation, has_environment_of, is_terminating, kind_and_name, metadata_field,
 };
 use serde_json::Value;
 
-use super::pod::pod_problem;
+use super::dual_pods::pod_problem_among;
 use super::problem::WorkloadProblem;
 use super::progress::{Progress, named_replica_set, replicas_are};
 use crate::condition_reason::WorkloadReason;
 use crate::workloads::{pod_template, template_revision};
 
-/// Returns the most urgent problem of a workload, or `None` if its rollout is complete.
+/// Returns the most urgent problem of a workload, or `None` if its rollout is complete. `pods` are those of the workload and, if
+/// they are requesters, their providers.
 #[must_use]
 pub(crate) fn workload_problem<'a>(
     workload: &'a Value,
@@ -25,9 +27,11 @@ pub(crate) fn workload_problem<'a>(
     if progress.is_complete() {
         return None;
     }
+    let (providers, pods): (Vec<&Value>, Vec<&Value>) = pods.into_iter().partition(|pod| is_provider(pod));
     let pods: Vec<&Value> = pods.into_iter().filter(|_| progress.has_current_pods()).collect();
     let pods = if progress.outdated() > 0 { without_outdated_pods(workload, pods) } else { pods };
-    let most_urgent = pods.into_iter().filter_map(pod_problem).chain(replica_failure(workload)).min();
+    let problem = |pod| pod_problem_among(pod, providers.iter().copied());
+    let most_urgent = pods.into_iter().filter_map(problem).chain(replica_failure(workload)).min();
     Some(most_urgent.unwrap_or_else(|| progress_problem(workload, &progress)))
 }
 

@@ -187,13 +187,17 @@ mod tests {
         #[case] (expected_port, expected_template): (u16, &str),
     ) {
         let pods = vec![pod(component, "old", 8000), pod(component, "new", 9000)];
-        let live = LiveWorkload { object: Arc::new(deployment(component)), pods: pods.clone() };
+        let live = LiveWorkload { object: Arc::new(deployment(component)), pods: pods.clone(), providers: Vec::new() };
         let planned = PlannedWorkload::new(
             deployment(component),
             Some(deployment(component)),
             pods.iter().map(|pod| (**pod).clone()).collect(),
         );
-        let obsolete = LiveWorkload { object: Arc::new(deployment(obsolete)), pods: live.pods[..1].to_vec() };
+        let obsolete = LiveWorkload {
+            object: Arc::new(deployment(obsolete)),
+            pods: live.pods[..1].to_vec(),
+            providers: Vec::new(),
+        };
         let routes = Routes { live: vec![Arc::new(service(component, 8000))], pods, ..Routes::default() };
         let route = routes.desired_route(service(component, 9000), Some(&[obsolete]), &[planned]);
         let spec = &route.object()["spec"];

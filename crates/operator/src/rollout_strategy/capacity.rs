@@ -176,7 +176,11 @@ mod tests {
         }
         let group = json!({"size": size, "workerTemplate": template()});
         let planned = json!({"kind": LEADER_WORKER_SET.kind, "spec": {"leaderWorkerTemplate": group}});
-        let live = LiveWorkload { object: planned.clone().into(), pods: pods.into_iter().map(Into::into).collect() };
+        let live = LiveWorkload {
+            object: planned.clone().into(),
+            pods: pods.into_iter().map(Into::into).collect(),
+            providers: Vec::new(),
+        };
         let capacity = rollout_capacity(&planned, &live, Some("new"), 1, &inventory);
         assert_eq!(capacity, Some(RolloutCapacity { free, free_without_old, old, new }));
     }

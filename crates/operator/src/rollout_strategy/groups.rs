@@ -59,7 +59,7 @@ mod tests {
         };
         let ready = ready.iter().map(|index| pod(index, "True"));
         let pods = ready.chain(unready.iter().map(|index| pod(index, "False"))).map(Into::into).collect();
-        let live = LiveWorkload { object: json!({}).into(), pods };
+        let live = LiveWorkload { object: json!({}).into(), pods, providers: Vec::new() };
         assert_eq!(stalled_groups(&live, 3), expected);
     }
 

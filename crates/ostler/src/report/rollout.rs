@@ -40,8 +40,9 @@ const TERMINAL_DECISIONS: [api::Code; 6] = [
 ];
 
 /// Reasons of `Ready` while the rollout proceeds normally.
-const PROGRESSING_REASONS: [ConditionReason; 3] = [
+const PROGRESSING_REASONS: [ConditionReason; 4] = [
     ConditionReason::Workload(WorkloadReason::Starting),
+    ConditionReason::Workload(WorkloadReason::WaitingForActuation),
     ConditionReason::Workload(WorkloadReason::NotReadyYet),
     ConditionReason::Workload(WorkloadReason::RollingOut),
 ];

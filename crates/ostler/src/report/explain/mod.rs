@@ -6,6 +6,7 @@ pub(crate) mod class;
 mod conditions;
 mod decision;
 mod deletions;
+mod dual_pods;
 mod explanation;
 mod fewer_replicas;
 mod fields;

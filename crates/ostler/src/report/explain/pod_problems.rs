@@ -25,7 +25,10 @@ pub(super) struct PodProblems<'a> {
 
 impl<'a> PodProblems<'a> {
     pub(super) fn new(pods: &[&'a Value], diagnostics: &'a PodDiagnostics) -> Self {
-        let all_problems: Vec<_> = pods.iter().filter_map(|pod| Some((*pod, operator::pod_problem(pod)?))).collect();
+        let all_problems: Vec<_> = pods
+            .iter()
+            .filter_map(|pod| Some((*pod, operator::pod_problem_among(pod, pods.iter().copied())?)))
+            .collect();
         let (unschedulable, other_problems): (Vec<_>, Vec<_>) =
             all_problems.iter().cloned().partition(|(_, problem)| problem.reason == WorkloadReason::Unschedulable);
         Self {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::dual_pods::is_provider;
 use decide::{Origin, ProposedChange, Setting, SettingField};
 use jiff::Timestamp;
 use plan::{Service, ServicePlan, Snapshot};
@@ -20,7 +21,7 @@ use super::pod_problems::{PodProblems, pod_branches};
 use super::quota::quota_remedies;
 use super::scale_down::ScaleDown;
 use super::service_pods::{current_pods, service_pods, without_replaced_workloads};
-use super::{simulated_nodes, trial};
+use super::{dual_pods, simulated_nodes, trial};
 use crate::cluster_objects::{self, ClusterObjects};
 use crate::node_groups::ACCELERATORS_ANNOTATION;
 use crate::pod_diagnostics::PodDiagnostics;
@@ -134,7 +135,8 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
 
     explanation.subject =
         format!("{} is {}", explanation.subject, if explanation.ready { "ready" } else { "not ready" });
-    explanation.message = headline(&explanation, decision.as_ref(), &problems, pods.len(), is_status_current(service));
+    let pod_count = pods.iter().filter(|pod| !is_provider(pod)).count();
+    explanation.message = headline(&explanation, decision.as_ref(), &problems, pod_count, is_status_current(service));
     explanation.tree = match (&decision, explanation.ready) {
         (Some(decision), true) => decision_tree(decision, &explanation.message),
         (None, true) => Vec::new(),
@@ -151,6 +153,7 @@ pub(crate) fn explain(service: &Value, context: ServiceContext<'_>) -> Explanati
     };
     let negative_conditions = negative_conditions(&explanation, &explanation.message);
     explanation.tree.extend(negative_conditions);
+    explanation.tree.extend(dual_pods::engine_branch(&pods));
     explanation.tree.extend(context.plan.iter().flat_map(|plan| setting_branches(&plan.settings)));
     if !explanation.ready {
         let verified = |remedy: ServiceRemedy| remedy.verified(&placement, &problems.unschedulable);
