@@ -13,7 +13,7 @@
 //! Layers, from low to high:
 //! - `code`, `call` (HTTP requests and answers), `container`, `pod_ref`, `names`, `settings`;
 //! - `nominal` with `identity`, `gpu_map` and `problem` (why a requester is not served);
-//! - `requester` and `provider` (parsed Pods), `facts` (observed over HTTP), `node` (all of these of one node);
+//! - `requester` and `provider` (parsed Pods), `template` (providers of requesters in manifests), `facts` (observed over HTTP), `node` (all of these of one node);
 //! - `action` and `write` (the bodies of writes), `step` (the rules);
 //! - `answer` (effects of answers on facts), `coordinator` (all nodes);
 //! - `event` (Events about decisions), `metrics`.
@@ -52,6 +52,7 @@ mod requester;
 mod requester_daemon;
 mod settings;
 mod step;
+mod template;
 mod write;
 
 pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
@@ -79,4 +80,5 @@ pub use requester::Requester;
 pub use requester_daemon::{Accelerator, RequesterDaemon, RequesterOptions, find_accelerators, list_accelerators};
 pub use settings::Settings;
 pub use step::step;
+pub use template::template_provider;
 pub use write::provider_pod;

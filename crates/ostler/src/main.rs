@@ -38,6 +38,7 @@ mod progress;
 mod report;
 mod requester_args;
 mod requester_container;
+mod requester_validation;
 mod shutdown;
 mod simulated_container;
 mod simulated_devices;

@@ -12,7 +12,7 @@ use operator::{AdmissionContext, validate_picker_config};
 use plan::Service;
 use serde_json::Value;
 
-use crate::{files, output};
+use crate::{files, output, requester_validation};
 
 /// API version, kind, namespace and name of an object.
 type ObjectKey<'a> = (&'a str, &'a str, &'a str, &'a str);
@@ -95,7 +95,9 @@ fn document_findings(document: &Document) -> Vec<Finding> {
     if findings.iter().any(is_error) {
         return findings;
     }
-    findings.into_iter().chain(validate_picker_config(document)).chain(planning_input_error(document)).collect()
+    let requesters = requester_validation::findings(document);
+    let findings = findings.into_iter().chain(validate_picker_config(document)).chain(planning_input_error(document));
+    findings.chain(requesters).collect()
 }
 
 /// Returns why a plan could not use the document: the name of a service that its objects cannot have, or a runtime or class

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use api::{Document, Finding, Severity, ome};
+use cluster::kind_and_name;
 use decide::code::outcome;
 use plan::code::error;
 use plan::{ServicePlan, Snapshot};
+use serde_json::Value;
 
 use crate::exit::Exit;
 use crate::manifest_validation::{self, is_error, namespace, without_duplicates};
 use crate::report::names::format_count;
-use crate::{catalog, files, output, report};
+use crate::{catalog, cluster_objects, files, output, report, requester_validation};
 
 /// Reasons why a service cannot be planned that concern one field.
 const FIELDS: [(api::Code, &str); 3] = [
@@ -109,7 +111,21 @@ fn plan_findings(plan: &ServicePlan, with_shipped: bool) -> Vec<Finding> {
     let path = if is_role_based { "spec.roles" } else { "" };
     let warnings = plan.warnings.iter().filter(|_| is_role_based);
     let reason = (!plan.feasible).then(|| reason_finding(plan, path, with_shipped)).flatten();
-    reason.into_iter().chain(warnings.map(|warning| Finding::warning(path, warning.message.clone()))).collect()
+    let requesters = plan.objects.iter().flat_map(|object| requester_findings(object, path));
+    let warnings = warnings.map(|warning| Finding::warning(path, warning.message.clone()));
+    reason.into_iter().chain(warnings).chain(requesters).collect()
+}
+
+/// Returns why the controller of dual pods would not serve the requesters of a planned object.
+fn requester_findings(object: &Value, path: &str) -> Vec<Finding> {
+    let document = cluster_objects::document(object.clone());
+    let findings = requester_validation::findings(&document).into_iter();
+    let of_service = |finding: Finding| Finding {
+        path: path.to_owned(),
+        message: format!("{}, {}: {}", kind_and_name(object), finding.path, finding.message),
+        ..finding
+    };
+    findings.map(of_service).collect()
 }
 
 fn reason_finding(plan: &ServicePlan, path: &str, with_shipped: bool) -> Option<Finding> {
