@@ -7,9 +7,14 @@ use actuation::{Derivation, GpuMap, NominalProvider, Owner, nominal_provider};
 use api::parse_manifest;
 use apimachinery::LabelSelector;
 use apimachinery::object::labels;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams};
+use kube::discovery::ApiResource;
 use plan::Snapshot;
 use rstest::rstest;
 use serde_json::{Value, json};
+
+use crate::session::{Session, ostler, outcome, post_chat, wait_until};
 
 const OME: &str = "ome.io/actuation";
 const ROLES: &str = "fusioninfer.io/actuation";
@@ -226,4 +231,100 @@ fn provider_is_the_engine(#[case] manifest: &str, #[case] key: &str, #[case] ind
 fn pretty_assert(actual: &Value, expected: &Value) {
     let text = |value: &Value| serde_json::to_string_pretty(value).unwrap();
     assert!(actual == expected, "actual {}\nexpected {}", text(actual), text(expected));
+}
+
+const SLEEPING: &str = "dual-pods.llm-d.ai/sleeping";
+/// A role that the simulated engine serves.
+const SIMULATED_ROLE: &str = "
+apiVersion: fusioninfer.io/v1alpha1
+kind: InferenceService
+metadata: {name: chat, @}
+spec:
+  roles:
+  - name: engine
+    componentType: worker
+    template:
+      spec:
+        containers:
+        - {name: vllm, image: vllm/vllm-openai:v0.11.0, command: [vllm, serve, m], resources: {limits: {nvidia.com/gpu: 1}}}
+";
+
+/// Returns names of Pods with this value of the label `sleeping`.
+async fn providers(pods: &Api<Pod>, sleeping: &str) -> Vec<String> {
+    let list = pods.list(&ListParams::default().labels(&format!("{SLEEPING}={sleeping}"))).await.unwrap();
+    list.items.into_iter().filter_map(|pod| pod.metadata.name).collect()
+}
+
+/// Polls until `observe` returns a value.
+async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
+    let poll = async {
+        loop {
+            match observe().await {
+                Some(value) => return value,
+                None => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+            }
+        }
+    };
+    tokio::time::timeout(crate::session::TIMEOUT, poll).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
+}
+
+/// The service is scaled to zero and back: its engine sleeps, and is woken. When it is deleted while its engine sleeps, no engine is
+/// left.
+// spec: DP-12, DP-92
+#[rstest]
+#[case::ome(SHORT, OME, "ome.io/v1beta1")]
+#[case::role(SIMULATED_ROLE, ROLES, "fusioninfer.io/v1alpha1")]
+#[tokio::test(flavor = "multi_thread")]
+async fn service_sleeps_and_wakes(#[case] manifest: &str, #[case] key: &str, #[case] api_version: &str) {
+    let session = Session::start(&["--nodes", "1×A100-80G"]);
+    let client = session.client().await;
+    let (group, version) = api_version.split_once('/').unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, "InferenceService"));
+    let services = Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource);
+    let pods = Api::<Pod>::namespaced(client, "default");
+    let manifest = manifest.replace('@', &format!("annotations: {{{key}: dual-pods}}"));
+    let service = parse_manifest("f.yaml", &manifest).unwrap().remove(0).value;
+    services.create(&PostParams::default(), &serde_json::from_value(service).unwrap()).await.unwrap();
+
+    let ready = async || {
+        let service = serde_json::to_value(services.get("chat").await.unwrap()).unwrap();
+        let is_current = service["status"]["observedGeneration"] == service["metadata"]["generation"];
+        let mut conditions = service["status"]["conditions"].as_array().into_iter().flatten();
+        (is_current && conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True"))
+            .then_some(())
+    };
+    let run = |args: &'static [&'static str]| {
+        let kubeconfig = session.kubeconfig.clone();
+        move || outcome(&ostler(args).args(["--kubeconfig", &kubeconfig]).output().unwrap())
+    };
+    wait_for("the service", ready).await;
+    let engine = providers(&pods, "false").await;
+    assert_eq!(engine.len(), 1);
+    let request = |session: &Session| {
+        post_chat(&session.gateway, r#"{"model":"chat","max_tokens":1,"messages":[{"role":"user","content":"a"}]}"#)
+    };
+    wait_until("a response", || request(&session).starts_with("HTTP/1.0 200").then_some(()));
+
+    let (stdout, stderr, code) = run(&["scale", "inferenceservice/chat", "engine=0"])();
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    let asleep =
+        wait_for("sleep", async || Some(providers(&pods, "true").await).filter(|names| !names.is_empty())).await;
+    assert_eq!(asleep, engine);
+    wait_for("the service without replicas", ready).await;
+    assert!(!request(&session).starts_with("HTTP/1.0 200"), "the engine sleeps");
+    let explanation = run(&["explain", "inferenceservice/chat"])().0;
+    assert!(explanation.contains("1 engine in dual pods, deleted with the service"), "{explanation}");
+    assert!(explanation.contains("asleep since"), "{explanation}");
+
+    assert_eq!(run(&["scale", "inferenceservice/chat", "engine=1"])().2, Some(0));
+    wait_for("the engine", async || (providers(&pods, "false").await == engine).then_some(())).await;
+    wait_until("a response of the engine that woke up", || request(&session).starts_with("HTTP/1.0 200").then_some(()));
+
+    assert_eq!(run(&["scale", "inferenceservice/chat", "engine=0"])().2, Some(0));
+    wait_for("sleep", async || (providers(&pods, "true").await == engine).then_some(())).await;
+    services.delete("chat", &DeleteParams::default()).await.unwrap();
+    wait_for("the end of all Pods", async || {
+        pods.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
 }
