@@ -74,7 +74,6 @@ mod tests {
             "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]})
     }
 
-    // spec: DP-60
     #[rstest]
     #[case::no_provider(json!(null), None, "r", "WaitingForActuation", "waiting for the controller of dual pods")]
     #[case::provider_of_other(json!(null), Some(provider("v r", &failed_pull())), "r", "WaitingForActuation", "waiting for the controller")]

@@ -270,7 +270,7 @@ async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
 
 /// The service is scaled to zero and back: its engine sleeps, and is woken. When it is deleted while its engine sleeps, no engine is
 /// left.
-// spec: DP-12, DP-92
+// spec: DP-12
 #[rstest]
 #[case::ome(SHORT, OME, "ome.io/v1beta1")]
 #[case::role(SIMULATED_ROLE, ROLES, "fusioninfer.io/v1alpha1")]
