@@ -148,9 +148,6 @@ impl RoleBuilder<'_> {
             Some("is not possible for a service on several accelerator classes")
         } else if self.gang {
             Some("is not possible with gang scheduling")
-        } else if dual_pods::is_requested(self.owner, OME_ACTUATION) {
-            // The gateway scales a workload to zero only if its Pods are the endpoints, which are the providers here.
-            Some("is not possible with dual pods, unless maxReplicas is 0")
         } else {
             None
         }

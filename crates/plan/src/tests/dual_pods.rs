@@ -242,13 +242,13 @@ fn selected_runtime_can_sleep(#[case] runtime: &str, #[case] reason: &str, #[cas
     }
 }
 
-/// Without replicas, the engine sleeps. The gateway does not scale requesters, which are no endpoints.
+/// Without replicas, the engine sleeps. With a maximum, the gateway scales the requesters, so that a request wakes it.
 #[rstest]
-#[case::no_maximum("minReplicas: 0, maxReplicas: 0", 0)]
-#[case::gateway("minReplicas: 0", 1)]
-#[case::one("", 1)]
-fn engines_are_scaled_to_zero(#[case] engine: &str, #[case] replicas: u32) {
+#[case::no_maximum("minReplicas: 0, maxReplicas: 0", json!(0), Value::Null)]
+#[case::gateway("minReplicas: 0", Value::Null, json!("chat-engine-dual"))]
+#[case::one("", json!(1), Value::Null)]
+fn engines_are_scaled_to_zero(#[case] engine: &str, #[case] replicas: Value, #[case] target: Value) {
     let plan = plan_manifests(&[&service(&format!("{ENGINE}, {GPU}"), engine)]);
     assert_eq!(object(&plan, "Deployment")["spec"]["replicas"], replicas);
-    assert_eq!(object(&plan, "BackendPool")["spec"]["scaleToZero"], Value::Null);
+    assert_eq!(object(&plan, "BackendPool")["spec"]["scaleToZero"]["targetRef"]["name"], target);
 }
