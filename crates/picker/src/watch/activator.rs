@@ -194,7 +194,7 @@ impl Activator {
             let is_still_idle = change == ScaleChange::FromZero || is_required() == Some(change);
             let runs_endpoints =
                 || pool.ready_endpoints.iter().any(|endpoint| selects(&current.selector, &endpoint.labels));
-            if change == ScaleChange::ToZero && pool.is_serving() && !runs_endpoints() {
+            if change == ScaleChange::ToZero && pool.is_serving() && !self.is_rendered(pool) && !runs_endpoints() {
                 tracing::warn!(pool = %pool.key, kind = kind.kind, %target, selector = current.selector, "no endpoint of the pool is a Pod of its target, which is not scaled");
                 return None;
             }
