@@ -81,7 +81,7 @@ mod tests {
         live["spec"]["replicas"] = json!(replicas);
         let workload = PlannedWorkload {
             planned: planned.clone(),
-            live: Some(LiveWorkload { object: Arc::new(live), pods: Vec::new() }),
+            live: Some(LiveWorkload { object: Arc::new(live), pods: Vec::new(), providers: Vec::new() }),
             recent_crashes: 0,
             gang_creation_end: None,
         };
