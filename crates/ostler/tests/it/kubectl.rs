@@ -81,7 +81,7 @@ fn list_accelerator_class(kubectl: &Kubectl) {
     let output = kubectl.run(&["get", "acceleratorclass", "nvidia-l40s"]);
     let cells: Vec<Vec<&str>> = output.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(cells[0][..5], ["NAME", "VENDOR", "FAMILY", "MEMORY", "NODES"], "{output}");
-    assert_eq!(cells[1][..5], ["nvidia-l40s", "nvidia", "ada", "48Gi", "1"], "{output}");
+    assert_eq!(cells[1][..5], ["nvidia-l40s", "nvidia", "ada", "46068Mi", "1"], "{output}");
 }
 
 /// Applies, updates and deletes an InferenceService.
