@@ -6,9 +6,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::inference::{ScaleTargetKind, ScaleToZero};
-use cluster::{Clock, Error, Kind, NamespacedName, Scale, StatusWriter, Stores, read_object, rfc3339_seconds, scale};
+use cluster::{Clock, Error, Kind, NamespacedName, Scale, StatusWriter, Stores, rfc3339_seconds, scale};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use jiff::Timestamp;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -214,9 +215,18 @@ impl Activator {
 
     /// Returns whether another gateway has recorded a request that the watch has not delivered yet, or the pool was deleted.
     async fn is_used_elsewhere(&self, pool: &Pool, settings: &ScaleToZero) -> Result<bool, Error> {
-        let object = read_object(&self.client, BACKEND_POOL, &pool.key.namespace, &pool.key.name).await?;
-        let Some(object) = object else { return Ok(true) };
-        Ok(recorded_request(&object).is_some_and(|time| self.age(time) < idle_timeout(settings)))
+        let NamespacedName { namespace, name } = &pool.key;
+        // A list of one object, for which the gateway has the permission.
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = BACKEND_POOL.api(self.client.clone(), namespace).list(&parameters).await;
+        let found = found.map_err(|source| Error::Request {
+            action: "read",
+            object: format!("{} {}", BACKEND_POOL.kind, pool.key),
+            source: Box::new(source),
+        })?;
+        let Some(object) = found.items.into_iter().next() else { return Ok(true) };
+        let recorded = recorded_request(&serde_json::to_value(object).unwrap_or_default());
+        Ok(recorded.is_some_and(|time| self.age(time) < idle_timeout(settings)))
     }
 }
 
