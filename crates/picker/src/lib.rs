@@ -11,13 +11,14 @@
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value.
-//! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request`
-//!    its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
-//!    `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `unserved_targets` reports targets without engines; `activation` and `demand` scale their workloads from and to zero; `index` builds pools and status conditions from
-//!    the watched objects, which `pod` reads.
-//! 4. Core: `metrics`; `scrape` and `endpoint_registry` keep the states of the endpoints up to date; `scheduler` admits requests, and
-//!    `admission` those of callers outside of this crate.
+//! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its
+//!    state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
+//!    `profile` and `policy` select endpoints, and `config` builds a policy; `control_headers` passes the selection to engines.
+//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation`
+//!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines; `index` builds
+//!    pools and status conditions from the watched objects, which `pod` reads.
+//! 4. Core: `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
+//!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
 //! 6. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
 //! 7. Shells: `watch`; `metrics_server`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.

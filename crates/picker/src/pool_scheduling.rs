@@ -55,9 +55,9 @@ impl PoolScheduling {
         self.policy.endpoint_facts(endpoint, &self.prefix_index)
     }
 
-    /// Records the models that the engines list.
-    pub(crate) fn record_listed_models(&self, models: BTreeSet<String>) {
-        self.last_listed_models.record(Some(models).filter(|models| !models.is_empty()), Instant::now());
+    /// Records the models that the engines list at `now`.
+    pub(crate) fn record_listed_models(&self, models: BTreeSet<String>, now: Instant) {
+        self.last_listed_models.record(Some(models).filter(|models| !models.is_empty()), now);
     }
 
     /// Returns the models that the engines listed when endpoints served requests last.

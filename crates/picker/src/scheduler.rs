@@ -160,7 +160,7 @@ impl Scheduler {
             _ => pool,
         };
         if let Some(old) = old.filter(|old| old.scale_to_zero.is_some() && old.is_serving()) {
-            pool.scheduling.record_listed_models(old.listed_models());
+            pool.scheduling.record_listed_models(old.listed_models(), Instant::now());
         }
         if let Some(old) = unchanged {
             let state = |pool: &Pool, address| pool.endpoint(address).map(|endpoint| Arc::as_ptr(&endpoint.state));

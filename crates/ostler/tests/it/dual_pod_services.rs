@@ -20,7 +20,7 @@ const OME: &str = "ome.io/actuation";
 const ROLES: &str = "fusioninfer.io/actuation";
 const PATCH: &str = "dual-pods.llm-d.ai/server-patch";
 
-/// Returns the planned workload of the only service. `@` in the manifest stands for its annotations.
+/// Returns the planned workload of the only service. Its annotations replace `@` in the manifest.
 fn workload(manifest: &str, annotations: &str) -> Value {
     let documents = parse_manifest("f.yaml", &manifest.replace('@', annotations)).unwrap();
     let shipped: Vec<_> = ["classes/nvidia-ampere.yaml", "runtimes/vllm/llama-3.yaml", "models/meta.yaml"]

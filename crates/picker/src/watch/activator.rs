@@ -23,9 +23,9 @@ use crate::{
 /// Field manager of the time of the last request. All replicas of the gateway are this one manager.
 const ACTIVITY_MANAGER: &str = "ostler-pool-activity";
 
-/// Label of the pools that the operator renders.
+/// Label of the pools that the operator renders, and its value.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-const MANAGER_OF_POOLS: &str = "ostler";
+const OPERATOR: &str = "ostler";
 
 /// How often pools are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -210,7 +210,7 @@ impl Activator {
     /// Returns whether the operator has rendered the pool, and knows the workload of its Pods: that of dual pods has other Pods.
     fn is_rendered(&self, pool: &Pool) -> bool {
         let object = self.stores.get(BACKEND_POOL, &pool.key);
-        object.is_some_and(|object| object["metadata"]["labels"][MANAGED_BY] == MANAGER_OF_POOLS)
+        object.is_some_and(|object| object["metadata"]["labels"][MANAGED_BY] == OPERATOR)
     }
 
     /// Returns whether another gateway has recorded a request that the watch has not delivered yet, or the pool was deleted.

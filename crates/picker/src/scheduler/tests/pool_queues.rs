@@ -27,6 +27,17 @@ fn busy_scheduler(queue_limits: QueueLimits) -> (Scheduler, Arc<Endpoint>) {
     (scheduler, endpoint)
 }
 
+/// Adds a pool `other` with the endpoints of the only one, and the use case `other`.
+fn add_pool_of_same_endpoints(scheduler: &Scheduler) {
+    let pool = only_pool(scheduler);
+    let other = Pool {
+        key: NamespacedName::new("ns", "other"),
+        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
+        ..(*pool).clone()
+    };
+    scheduler.replace(vec![(*pool).clone(), other]);
+}
+
 /// While the engine is busy, requests wait in the gateway: those of the highest priority leave first, and use cases of one priority
 /// alternate.
 // spec: GW-36
@@ -206,13 +217,7 @@ async fn bodies_of_waiting_requests_occupy_a_part_of_the_memory() {
     const BODY_BYTES: usize = 40_000;
     let (scheduler, first) = busy_scheduler(QueueLimits::default());
     let scheduler = scheduler.with_request_memory(6 * BODY_BYTES + 6_000);
-    let pool = only_pool(&scheduler);
-    let other = Pool {
-        key: NamespacedName::new("ns", "other"),
-        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
-        ..(*pool).clone()
-    };
-    scheduler.replace(vec![(*pool).clone(), other]);
+    add_pool_of_same_endpoints(&scheduler);
     let _busy = first.state.begin(1);
     let mut waiting = Vec::new();
     let mut count_waiting = |model: &'static str| {
@@ -250,13 +255,7 @@ async fn new_endpoint_has_the_limit_of_the_others() {
 #[tokio::test(start_paused = true)]
 async fn pools_that_share_an_engine_alternate() {
     let (scheduler, endpoint) = busy_scheduler(QueueLimits::default());
-    let pool = only_pool(&scheduler);
-    let other = Pool {
-        key: NamespacedName::new("ns", "other"),
-        use_cases: [("other".to_owned(), UseCase::implicit("other"))].into(),
-        ..(*pool).clone()
-    };
-    scheduler.replace(vec![(*pool).clone(), other]);
+    add_pool_of_same_endpoints(&scheduler);
     let busy = endpoint.state.begin(1);
     let order = Mutex::new(Vec::new());
     let send = async |model: &'static str| {
