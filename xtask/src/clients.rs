@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::download::{self, Package};
-use crate::process::{self, cargo, command};
+use crate::process::{self, command, ignored_test};
 use crate::workspace;
 
 /// The official Python client.
@@ -12,7 +12,7 @@ const KUBERNETES: Package = Package { suite: "python", name: "kubernetes", versi
 /// Tests the Python `kubernetes` package: objects, pagination, watches and apply.
 pub(crate) fn python() -> Result<()> {
     let Some(python) = KUBERNETES.python()? else { return Ok(()) };
-    process::run(suite("clients::python").env("OSTLER_PYTHON", python))
+    process::run(ignored_test("clients::python").env("OSTLER_PYTHON", python))
 }
 
 /// Tests client-go with a small program: an informer, leader election and server-side apply.
@@ -26,9 +26,5 @@ pub(crate) fn client_go() -> Result<()> {
     if process::run(build.current_dir(source)).is_err() {
         bail!("suite client-go: failed to build the program\nhint: install Go 1.26 or newer");
     }
-    process::run(suite("clients::client_go").env("OSTLER_CLIENT_GO", program))
-}
-
-fn suite(name: &str) -> std::process::Command {
-    cargo(&["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", name])
+    process::run(ignored_test("clients::client_go").env("OSTLER_CLIENT_GO", program))
 }

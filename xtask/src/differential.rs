@@ -4,14 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::process::{self, cargo};
+use crate::process::{self, ignored_test};
 
 /// Runs the differential tests with the binaries in `directory`: recorded requests against kube-apiserver, random request
 /// sequences against both servers, and Pod scheduling against kube-scheduler.
 pub(crate) fn run(directory: &Path) -> Result<()> {
     for name in ["differential::live", "differential::random::live", "scheduling::live"] {
-        let test = ["test", "--package", "embedded", "--test", "it", "--", "--ignored", "--exact", name];
-        process::run(cargo(&test).env("OSTLER_REALCLUSTER", directory))?;
+        process::run(ignored_test(name).env("OSTLER_REALCLUSTER", directory))?;
     }
     Ok(())
 }

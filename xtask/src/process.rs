@@ -28,9 +28,19 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Creates the command that runs one ignored integration test of the `ostler` crate.
-pub(crate) fn ostler_suite(name: &str) -> Command {
-    cargo(&["test", "--package", "ostler", "--test", "it", "--", "--ignored", "--exact", name])
+/// Creates the command that runs the ignored tests whose names contain `filter` in the test targets called `target`.
+///
+/// All packages are selected, as in `cargo xtask test`: with fewer packages cargo enables fewer features of the dependencies and
+/// compiles almost everything again.
+pub(crate) fn ignored_tests(target: &str, filter: &str) -> Command {
+    cargo(&["test", "--workspace", "--test", target, "--", "--ignored", filter])
+}
+
+/// Creates the command that runs one ignored integration test.
+pub(crate) fn ignored_test(name: &str) -> Command {
+    let mut command = ignored_tests("it", name);
+    command.arg("--exact");
+    command
 }
 
 /// Prints and runs a command; fails unless it exits with status 0.

