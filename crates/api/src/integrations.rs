@@ -3,14 +3,16 @@
 //! The CRDs are for clusters without the integration, such as the embedded cluster and tests. Installations of the
 //! integrations include their own CRDs, which these must not replace.
 
-mod gateway;
+mod gateway_api;
+mod inference_pool;
 mod schema;
 
 use serde_json::{Value, json};
 
 use schema::{enum_schema, open_object, printer_column};
 
-pub use gateway::{http_route_crd, inference_pool_crd};
+pub use gateway_api::{gateway_class_crd, gateway_crd, http_route_crd, reference_grant_crd};
+pub use inference_pool::inference_pool_crd;
 
 /// API version of HTTPRoute.
 pub const HTTP_ROUTE_API_VERSION: &str = "gateway.networking.k8s.io/v1";
@@ -25,7 +27,15 @@ pub const POD_GROUP_API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
 
 /// Returns all CRDs of this module.
 pub fn crds() -> Vec<Value> {
-    vec![leader_worker_set_crd(), pod_group_crd(), inference_pool_crd(), http_route_crd()]
+    vec![
+        leader_worker_set_crd(),
+        pod_group_crd(),
+        inference_pool_crd(),
+        gateway_class_crd(),
+        gateway_crd(),
+        http_route_crd(),
+        reference_grant_crd(),
+    ]
 }
 
 /// Returns the CRD of LeaderWorkerSet v1, with the defaults and limits of the upstream CRD.

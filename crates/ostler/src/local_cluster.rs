@@ -221,10 +221,12 @@ fn spawn_pool_watch(
     shutdown: &CancellationToken,
 ) -> Arc<picker::Scheduler> {
     let scheduler = Arc::new(picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..)));
-    tasks.spawn(
-        "pools",
-        picker::watch_pools(client.clone(), Arc::clone(&scheduler), Arc::new(SystemClock), shutdown.clone()),
-    );
+    // There is no other implementation of the Gateway API.
+    let options = picker::WatchOptions {
+        served_gateways: picker::ServedGateways::All,
+        ..picker::WatchOptions::new(Arc::new(SystemClock))
+    };
+    tasks.spawn("pools", picker::watch_pools(client.clone(), Arc::clone(&scheduler), options, shutdown.clone()));
     scheduler
 }
 

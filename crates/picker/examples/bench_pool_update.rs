@@ -48,8 +48,12 @@ async fn measure(pools: usize, rounds: usize) -> Result<[f64; 2]> {
     let server = cluster_with_pools(pools)?;
     let (scheduler, shutdown) = (Arc::new(Scheduler::new(parse_config(CONFIG)?.policy, 0)), CancellationToken::new());
     let client = kube::Client::new(apiserver::router(&server), NAMESPACE);
-    let watch =
-        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()));
+    let watch = tokio::spawn(watch_pools(
+        client,
+        Arc::clone(&scheduler),
+        picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
+        shutdown.clone(),
+    ));
     for pool in (0..pools).map(pool_name) {
         while server.get(POOLS, NAMESPACE, &pool).is_none_or(|pool| pool["status"]["readyEndpoints"].is_null()) {
             sleep(PAUSE).await;

@@ -137,12 +137,15 @@ pub(crate) fn check_event_stream(stream: &[u8]) {
 /// Panics unless a request to `path` reaches an engine only on a known path.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn check_path(path: &str) {
-    if let route::Route::Inference { path, pool } = route::match_path(path) {
-        assert_eq!(route::match_path(&path), route::Route::Inference { path: path.clone(), pool: None });
+    if let route::Route::Inference { path, destination } = route::match_path(path, |_| None) {
+        let unaddressed = route::Route::Inference { path: path.clone(), destination: route::Destination::AnyPool };
+        assert_eq!(route::match_path(&path, |_| None), unaddressed);
         assert!(
             path.starts_with("/v1/") && path.bytes().all(|byte| byte.is_ascii_lowercase() || b"/1".contains(&byte))
         );
-        assert!(pool.is_none_or(|pool| !pool.namespace.contains('/') && !pool.name.contains('/')));
+        if let route::Destination::Pool(pool) = destination {
+            assert!(!pool.namespace.contains('/') && !pool.name.contains('/'));
+        }
     }
 }
 

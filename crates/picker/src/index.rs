@@ -23,6 +23,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::{
+    http_routes::{GatewayObjects, RouteStatuses, RouteTable, build_routes},
     kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
     queue_limits::QueueLimits,
@@ -56,6 +57,8 @@ pub(crate) struct WatchedObjects {
     pub(crate) pods: Vec<Arc<Value>>,
     /// ConfigMaps with an EndpointPickerConfig; `None` until they are listed.
     pub(crate) picker_configs: Option<Vec<Arc<Value>>>,
+    /// Objects of the Gateway API.
+    pub(crate) gateway_objects: GatewayObjects,
 }
 
 /// Pools and status conditions, built from the watched objects and kept up to date with every change of a Pod.
@@ -69,6 +72,10 @@ pub(crate) struct PoolIndex {
     config_conditions: Vec<Option<Condition>>,
     /// Conditions of LLMUseCaseSets and LLMUseCases.
     pub(crate) use_case_conditions: BTreeMap<(Kind, NamespacedName), Vec<Condition>>,
+    /// HTTPRoutes to the pools.
+    pub(crate) routes: Arc<RouteTable>,
+    /// Statuses of the objects of the Gateway API.
+    pub(crate) route_statuses: RouteStatuses,
 }
 
 /// What a pool object states.
@@ -124,8 +131,9 @@ pub(crate) fn build_index(
     let model_names = model_names(states.default_namespace(), pools.values());
     let conditions = activations.iter().map(|activation| conditions::use_case_conditions(activation, &model_names));
     let use_case_conditions = sources.into_iter().map(|source| (source.kind, source.key)).zip(conditions).collect();
+    let (routes, route_statuses) = build_routes(&objects.gateway_objects, &pools.keys().cloned().collect());
     let pools = pools.into_values().map(Arc::new).collect();
-    PoolIndex { pools, pods, config_conditions, use_case_conditions }
+    PoolIndex { pools, pods, config_conditions, use_case_conditions, routes: Arc::new(routes), route_statuses }
 }
 
 /// Returns the pools by namespace and name. A BackendPool replaces an InferencePool of the same name.

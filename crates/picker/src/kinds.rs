@@ -17,3 +17,16 @@ pub(crate) const LEADER_WORKER_SET: Kind =
 /// ConfigMaps with an EndpointPickerConfig.
 pub(crate) const PICKER_CONFIG: Kind =
     Kind::namespaced("", "v1", "ConfigMap", "configmaps").with_label_selector(PICKER_CONFIG_SELECTOR);
+
+/// API group of InferencePools.
+pub(crate) const INFERENCE_POOL_GROUP: &str = "inference.networking.k8s.io";
+
+/// API group of the Gateway API.
+const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
+pub(crate) const GATEWAY_CLASS: Kind = Kind::cluster_scoped(GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses");
+pub(crate) const GATEWAY: Kind = Kind::namespaced(GATEWAY_GROUP, "v1", "Gateway", "gateways");
+pub(crate) const HTTP_ROUTE: Kind = Kind::namespaced(GATEWAY_GROUP, "v1", "HTTPRoute", "httproutes");
+/// The version that all releases of the Gateway API serve.
+pub(crate) const REFERENCE_GRANT: Kind =
+    Kind::namespaced(GATEWAY_GROUP, "v1beta1", "ReferenceGrant", "referencegrants");
+pub(crate) const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");

@@ -50,6 +50,7 @@ mod filter;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod gateway;
+mod http_routes;
 mod index;
 mod json_scanner;
 mod kinds;
@@ -87,6 +88,7 @@ pub use endpoint_picker::{EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve
 pub use endpoint_state::{EndpointState, InFlight};
 pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
+pub use http_routes::{CONTROLLER_NAME, ServedGateways};
 pub use index::MODEL_NAME_SHARED;
 pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
@@ -99,4 +101,4 @@ pub use serving_certificate::{CertificateError, ServingCertificate};
 pub use snapshot::{Pool, Snapshot};
 pub use unserved_targets::TARGET_NOT_SERVED;
 pub use use_case::{TargetModel, UseCase};
-pub use watch::{PoolGroup, watch_pools};
+pub use watch::{PoolGroup, WatchOptions, watch_pools};

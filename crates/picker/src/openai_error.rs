@@ -91,6 +91,12 @@ impl OpenAiError {
         Self { code: Some("engine_timeout"), ..Self::new(StatusCode::GATEWAY_TIMEOUT, message) }
     }
 
+    /// Returns the error for a request that took longer than its HTTPRoute permits.
+    pub(crate) fn route_timeout() -> Self {
+        let message = "The request took longer than the timeout of its HTTPRoute.";
+        Self { code: Some("route_timeout"), ..Self::new(StatusCode::GATEWAY_TIMEOUT, message) }
+    }
+
     /// Returns the error for a request for which no memory is available.
     fn memory_exhausted(message: &'static str) -> Self {
         Self {
@@ -196,6 +202,9 @@ impl From<RoutingError> for OpenAiError {
                 code: Some("model_not_found"),
                 ..Self::new(StatusCode::NOT_FOUND, message)
             },
+            RoutingError::UnresolvedBackend(_) => {
+                Self { code: Some("backend_not_found"), ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, message) }
+            }
             RoutingError::PoolNotFound(_) => {
                 Self { code: Some("pool_not_found"), ..Self::new(StatusCode::NOT_FOUND, message) }
             }

@@ -16,6 +16,9 @@ pub(crate) enum RoutingError {
         /// Names of the others.
         names: Vec<String>,
     },
+    /// The HTTPRoute of this name has drawn a backend whose reference cannot be resolved.
+    #[error("The backend of HTTPRoute {0} does not exist, or may not be used.")]
+    UnresolvedBackend(NamespacedName),
     /// The pool in the request path does not exist.
     #[error("The pool {0} does not exist.")]
     PoolNotFound(NamespacedName),

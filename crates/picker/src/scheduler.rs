@@ -10,6 +10,8 @@ mod model_route;
 mod overload_simulation;
 mod permit;
 mod pool_queues;
+#[cfg(test)]
+mod route_simulation;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ use crate::{
     endpoint::Endpoint,
     endpoint_registry::EndpointRegistry,
     endpoint_state::EndpointState,
+    http_routes::RouteTable,
     index::PoolStates,
     metrics::{Metrics, RunningRequest},
     model_names::DEFAULT_NAMESPACE,
@@ -123,14 +126,14 @@ impl Scheduler {
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
     /// policy reads metrics are scraped.
     pub fn replace(&self, pools: Vec<Pool>) {
-        self.replace_all(pools.into_iter().map(Arc::new).collect());
+        self.replace_all(pools.into_iter().map(Arc::new).collect(), Arc::default());
     }
 
-    /// Replaces all pools like [`Self::replace`].
-    pub(crate) fn replace_all(&self, pools: Vec<Arc<Pool>>) {
+    /// Replaces all pools like [`Self::replace`], and the routes to them.
+    pub(crate) fn replace_all(&self, pools: Vec<Arc<Pool>>, routes: Arc<RouteTable>) {
         let old = self.snapshot();
         let pools: Vec<_> = pools.into_iter().map(|pool| self.adopt(pool, &old)).collect();
-        let new = Snapshot::new(pools, &self.default_namespace);
+        let new = Snapshot::new(pools, &self.default_namespace).with_routes(routes);
         let removed = old.pools.iter().filter(|(key, _)| !new.pools.contains_key(*key));
         removed.for_each(|(_, pool)| log_changes(Some(pool), None));
         self.interruptions.update_all(&old, &new);
@@ -379,7 +382,7 @@ impl Scheduler {
     }
 
     /// Returns a random number generator for one request, derived from the seed.
-    fn rng(&self) -> Rng {
+    pub(crate) fn rng(&self) -> Rng {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork()
     }
 }

@@ -14,8 +14,8 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use crate::{
-    endpoint::Endpoint, endpoint_facts::EndpointFacts, model_names::ModelNames, pool_scheduling::PoolScheduling,
-    queue_limits::QueueLimits, served_models::ServedModels, use_case::UseCase,
+    endpoint::Endpoint, endpoint_facts::EndpointFacts, http_routes::RouteTable, model_names::ModelNames,
+    pool_scheduling::PoolScheduling, queue_limits::QueueLimits, served_models::ServedModels, use_case::UseCase,
 };
 
 /// A pool with its ready endpoints and active use cases.
@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub(crate) model_names: Arc<ModelNames>,
     /// Pools that serve models without a use case, by namespace: first those with ready endpoints, then the oldest.
     implicit_pools: Arc<BTreeMap<String, Vec<NamespacedName>>>,
+    /// HTTPRoutes of the native gateway.
+    pub(crate) routes: Arc<RouteTable>,
 }
 
 // === impl Pool ===
@@ -192,7 +194,12 @@ impl Snapshot {
         let model_names = Arc::new(model_names(default_namespace, pools.iter().map(Arc::as_ref)));
         let pools: RedBlackTreeMapSync<_, _> =
             pools.into_iter().map(|pool| (Arc::new(pool.key.clone()), pool)).collect();
-        Self { model_names, implicit_pools: Arc::new(implicit_pools(&pools)), pools }
+        Self { model_names, implicit_pools: Arc::new(implicit_pools(&pools)), pools, routes: Arc::default() }
+    }
+
+    /// Returns the snapshot with these routes.
+    pub(crate) fn with_routes(self, routes: Arc<RouteTable>) -> Self {
+        Self { routes, ..self }
     }
 
     /// Returns the snapshot with other endpoints of some pools.
@@ -208,7 +215,8 @@ impl Snapshot {
             true => Arc::new(implicit_pools(&all)),
             false => Arc::clone(&self.implicit_pools),
         };
-        Self { model_names: Arc::clone(&self.model_names), implicit_pools, pools: all }
+        let (model_names, routes) = (Arc::clone(&self.model_names), Arc::clone(&self.routes));
+        Self { model_names, implicit_pools, pools: all, routes }
     }
 
     /// Returns the pools that declare the model that a request names, with its use case; searches only `pool` if one is given.

@@ -23,8 +23,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
+    http_routes::{GatewayObjects, ServedGateways},
     index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
-    kinds::{BACKEND_POOL, PICKER_CONFIG, POD, USE_CASE, USE_CASE_SET},
+    kinds::{
+        BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, NAMESPACE, PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE,
+        USE_CASE_SET,
+    },
     pod::has_terminated,
     scheduler::Scheduler,
     unserved_targets::unserved_targets,
@@ -44,6 +48,9 @@ const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the target models of use cases are compared with those that the engines list.
 const TARGET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Kinds from which routes are built. Namespaces have the labels that a listener may select.
+const GATEWAY_KINDS: [Kind; 5] = [GATEWAY_CLASS, GATEWAY, HTTP_ROUTE, REFERENCE_GRANT, NAMESPACE];
+
 /// API group of the InferencePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PoolGroup {
@@ -54,21 +61,29 @@ pub enum PoolGroup {
     Experimental,
 }
 
+/// Options of [`watch_pools`].
+#[derive(Clone)]
+pub struct WatchOptions {
+    /// Source of the times in the statuses.
+    pub clock: Arc<dyn Clock>,
+    /// Gateways whose HTTPRoutes are served.
+    pub served_gateways: ServedGateways,
+    /// Whether the gateway serves HTTPS: it then serves the listeners of Gateways with this protocol, otherwise those with HTTP.
+    pub serves_tls: bool,
+}
+
 /// Which pools are watched.
 #[derive(Clone)]
 enum Scope {
-    /// All BackendPools and InferencePools, with their use cases. Their statuses are written.
-    AllPools {
-        /// Source of the times in the statuses.
-        clock: Arc<dyn Clock>,
-    },
+    /// All BackendPools and InferencePools, with their use cases and HTTPRoutes. Their statuses are written.
+    AllPools(WatchOptions),
     /// One InferencePool.
     InferencePool { kind: Kind, key: NamespacedName },
 }
 
-/// Watches BackendPools, InferencePools, use cases and Pods until `shutdown`. A changed Pod updates the snapshot immediately, another
+/// Watches BackendPools, InferencePools, use cases, HTTPRoutes and Pods until `shutdown`. A changed Pod updates the snapshot immediately, another
 /// change at the latest after the time that the last rebuild of all pools took. Changed statuses are written concurrently, so that
-/// an API server that does not respond to writes does not delay the snapshot. `clock` is the source of the times in them.
+/// an API server that does not respond to writes does not delay the snapshot.
 ///
 /// A task that panics is restarted; until then, the gateway uses the last snapshot and its health check fails.
 ///
@@ -77,10 +92,10 @@ enum Scope {
 pub async fn watch_pools(
     client: kube::Client,
     scheduler: Arc<Scheduler>,
-    clock: Arc<dyn Clock>,
+    options: WatchOptions,
     shutdown: CancellationToken,
 ) -> Result<(), TaskFailure> {
-    watch(client, Scope::AllPools { clock }, scheduler, shutdown).await
+    watch(client, Scope::AllPools(options), scheduler, shutdown).await
 }
 
 /// Watches the InferencePool `key` and the Pods of its namespace until `shutdown`, like [`watch_pools`].
@@ -120,7 +135,7 @@ async fn run(
     shutdown: CancellationToken,
 ) {
     let statuses = match &scope {
-        Scope::AllPools { clock } => Some(Arc::new(Statuses::new(Arc::clone(clock)))),
+        Scope::AllPools(options) => Some(Arc::new(Statuses::new(Arc::clone(&options.clock)))),
         // Nothing writes the status of an InferencePool.
         Scope::InferencePool { .. } => None,
     };
@@ -135,11 +150,11 @@ async fn run(
         }
     };
     let activator = match &scope {
-        Scope::AllPools { clock } => Some(Activator {
+        Scope::AllPools(options) => Some(Activator {
             client: client.clone(),
             stores: stores.clone(),
             scheduler: Arc::clone(&scheduler),
-            clock: Arc::clone(clock),
+            clock: Arc::clone(&options.clock),
             manager: MANAGER,
         }),
         // The permission to scale workloads is that of the gateway.
@@ -223,11 +238,11 @@ async fn update_snapshot(
         let start = Instant::now();
         let objects = watched_objects(scope, stores);
         let old = std::mem::replace(&mut index, index::build_index(&objects, scheduler, &mut configs));
-        scheduler.replace_all(index.pools.clone());
+        scheduler.replace_all(index.pools.clone(), Arc::clone(&index.routes));
         let pods = objects.pods.iter().filter(|pod| !has_terminated(pod));
         scheduler.end_requests_of_deleted_pods(&pods.map(|pod| metadata_field(pod, "uid")).collect());
         match scope {
-            Scope::AllPools { .. } => log_rejected_configs(&old, &index),
+            Scope::AllPools(_) => log_rejected_configs(&old, &index),
             Scope::InferencePool { key, .. } => {
                 let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
                 report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
@@ -284,7 +299,7 @@ async fn wait_for_change(
 
 fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
     match scope {
-        Scope::AllPools { .. } => WatchedObjects {
+        Scope::AllPools(options) => WatchedObjects {
             backend_pools: stores.list(BACKEND_POOL),
             inference_pools: stores.list(PoolGroup::Stable.kind()),
             pool_settings: Vec::new(),
@@ -292,6 +307,15 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
             picker_configs: stores.has_synced(PICKER_CONFIG).then(|| stores.list(PICKER_CONFIG)),
+            gateway_objects: GatewayObjects {
+                served: options.served_gateways,
+                serves_tls: options.serves_tls,
+                classes: stores.list(GATEWAY_CLASS),
+                gateways: stores.list(GATEWAY),
+                routes: stores.list(HTTP_ROUTE),
+                grants: stores.list(REFERENCE_GRANT),
+                namespaces: stores.list(NAMESPACE),
+            },
         },
         Scope::InferencePool { kind, .. } => WatchedObjects {
             backend_pools: Vec::new(),
@@ -301,7 +325,17 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
             picker_configs: None,
+            gateway_objects: GatewayObjects::default(),
         },
+    }
+}
+
+// === impl WatchOptions ===
+
+impl WatchOptions {
+    /// Returns the options of a gateway that serves HTTP and the Gateways of its controller name.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, served_gateways: ServedGateways::OfController, serves_tls: false }
     }
 }
 
@@ -336,7 +370,7 @@ impl Scope {
     /// Returns the kinds without which the snapshot is incomplete.
     fn kinds(&self) -> Vec<Kind> {
         match self {
-            Self::AllPools { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
+            Self::AllPools(_) => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE, POD],
             Self::InferencePool { kind, .. } => vec![*kind, POD],
         }
     }
@@ -345,8 +379,8 @@ impl Scope {
     fn optional_kinds(&self) -> Vec<Kind> {
         match self {
             // The permission to read ConfigMaps is required only for pools that name one. Few clusters without routers have the
-            // API of InferencePools.
-            Self::AllPools { .. } => vec![PICKER_CONFIG, PoolGroup::Stable.kind()],
+            // API of InferencePools, and many do not have the Gateway API.
+            Self::AllPools(_) => [&[PICKER_CONFIG, PoolGroup::Stable.kind()][..], &GATEWAY_KINDS].concat(),
             // Other endpoint pickers need no permission for the use cases.
             Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
         }
@@ -354,7 +388,7 @@ impl Scope {
 
     fn start(&self, watches: &mut Watches) {
         match self {
-            Self::AllPools { .. } => {
+            Self::AllPools(_) => {
                 for kind in self.kinds() {
                     watches.start(kind);
                 }

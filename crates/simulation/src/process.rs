@@ -142,7 +142,8 @@ impl Process {
             Program::Gateway => {
                 let pools = Arc::new(gateway_scheduler());
                 scheduler = Some(Arc::clone(&pools));
-                let watches = picker::watch_pools(client, pools, Arc::new(self.clock.clone()), stop);
+                let watches =
+                    picker::watch_pools(client, pools, picker::WatchOptions::new(Arc::new(self.clock.clone())), stop);
                 tokio::spawn(run_until_crash(watches, polls, crashed.clone(), exit_cause))
             }
             Program::Other(start) => {

@@ -20,3 +20,14 @@ pub(super) fn enum_schema(values: &[&str], default: Option<&str>) -> Value {
 pub(super) fn printer_column(name: &str, column_type: &str, path: &str) -> Value {
     json!({"name": name, "type": column_type, "jsonPath": path})
 }
+
+/// Returns the schema of a resource with this spec and a status with any fields.
+pub(super) fn resource_schema(spec: &Value) -> Value {
+    json!({"type": "object", "required": ["spec"], "properties": {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": spec,
+        "status": open_object(),
+    }})
+}

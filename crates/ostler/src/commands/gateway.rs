@@ -120,10 +120,11 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     // Requests that wait for an engine observe its start also while the gateway drains.
     let drained = CancellationToken::new();
-    tasks.spawn(
-        "pools",
-        picker::watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), drained.clone()),
-    );
+    let watch_options = picker::WatchOptions {
+        serves_tls: certificate.is_some(),
+        ..picker::WatchOptions::new(Arc::new(cluster::SystemClock))
+    };
+    tasks.spawn("pools", picker::watch_pools(client, Arc::clone(&scheduler), watch_options, drained.clone()));
     let options = picker::GatewayOptions {
         request_memory: args.request_memory,
         drain_timeout: args.drain_timeout.duration(),

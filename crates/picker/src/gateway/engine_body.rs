@@ -34,6 +34,8 @@ pub(super) struct EngineBody<B> {
     /// Address of an engine that sends an event stream.
     event_source: Option<SocketAddr>,
     last_frame: Instant,
+    /// When the body must be complete.
+    deadline: Option<Instant>,
     /// Cancelled when the Pod of the engine is deleted.
     pod_deleted: CancellationToken,
     /// What ends the body early; `None` before the first wait. Most documents arrive with the head of their response.
@@ -49,6 +51,8 @@ struct Limits {
     timer: Pin<Box<Sleep>>,
     /// Completes when the Pod of the engine is deleted.
     pod_deleted: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Elapses at the deadline.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 /// Why a response ended early.
@@ -66,15 +70,23 @@ pub(super) enum EngineBodyError {
     /// The Pod of the engine was deleted.
     #[error("the Pod was deleted")]
     PodDeleted,
+    /// The request took longer than its HTTPRoute permits.
+    #[error("the timeout of the HTTPRoute elapsed")]
+    DeadlineExceeded,
 }
 
 // === impl EngineBody ===
 
 impl<B> EngineBody<B> {
     /// Returns `body` with the limit. `event_source` is the address of the engine if it sends an event stream. The body fails
-    /// when `pod_deleted` is cancelled.
-    pub(super) fn new(body: B, event_source: Option<SocketAddr>, pod_deleted: CancellationToken) -> Self {
-        Self { body, event_source, last_frame: Instant::now(), pod_deleted, limits: None, probe: None }
+    /// when `pod_deleted` is cancelled, and at `deadline`.
+    pub(super) fn new(
+        body: B,
+        event_source: Option<SocketAddr>,
+        pod_deleted: CancellationToken,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { body, event_source, last_frame: Instant::now(), deadline, pod_deleted, limits: None, probe: None }
     }
 
     /// Waits until nothing has arrived for [`STALL_TIMEOUT`], or until the engine has stopped.
@@ -83,9 +95,13 @@ impl<B> EngineBody<B> {
         let limits = self.limits.get_or_insert_with(|| Limits {
             timer: Box::pin(sleep_until(self.last_frame + interval)),
             pod_deleted: Box::pin(self.pod_deleted.clone().cancelled_owned()),
+            deadline: self.deadline.map(|deadline| Box::pin(sleep_until(deadline))),
         });
         if limits.pod_deleted.as_mut().poll(context).is_ready() {
             return Poll::Ready(EngineBodyError::PodDeleted);
+        }
+        if limits.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(EngineBodyError::DeadlineExceeded);
         }
         loop {
             if let Some(probe) = &mut self.probe {
@@ -126,6 +142,9 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, EngineBodyError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
             (self.last_frame, self.probe) = (Instant::now(), None);
+            if frame.is_some() && self.deadline.is_some_and(|deadline| deadline <= self.last_frame) {
+                return Poll::Ready(Some(Err(EngineBodyError::DeadlineExceeded)));
+            }
             return Poll::Ready(frame.map(|frame| Ok(frame?)));
         }
         self.poll_failed(context).map(|error| Some(Err(error)))
@@ -162,7 +181,7 @@ mod tests {
             Ok::<_, hyper::Error>(Frame::data(token))
         });
         let frames = StreamBody::new(tokens.chain(stream::pending()).boxed());
-        let mut body = EngineBody::new(frames, event_source, CancellationToken::new());
+        let mut body = EngineBody::new(frames, event_source, CancellationToken::new(), None);
         let start = Instant::now();
         for _ in 0..4 {
             body.frame().await.unwrap().unwrap();
@@ -172,10 +191,27 @@ mod tests {
         assert_eq!(start.elapsed(), Duration::from_secs((4 * 9 + 10) * 60));
     }
 
+    #[rstest]
+    #[case::silent(1000)]
+    #[case::sending(1)]
+    #[tokio::test(start_paused = true)]
+    async fn fails_at_the_deadline(#[case] interval: u64) {
+        let tokens = stream::repeat(Bytes::from_static(b"token")).then(move |token| async move {
+            sleep(Duration::from_secs(interval)).await;
+            Ok::<_, hyper::Error>(Frame::data(token))
+        });
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let body = StreamBody::new(tokens.boxed());
+        let body = EngineBody::new(body, None, CancellationToken::new(), Some(deadline));
+        let error = body.collect().await.unwrap_err();
+        assert_eq!(error.to_string(), "the timeout of the HTTPRoute elapsed");
+        assert_eq!(Instant::now(), deadline);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn fails_when_the_pod_is_deleted() {
         let (frames, pod_deleted) = (stream::pending::<Result<Frame<Bytes>, hyper::Error>>(), CancellationToken::new());
-        let mut body = EngineBody::new(StreamBody::new(frames), None, pod_deleted.clone());
+        let mut body = EngineBody::new(StreamBody::new(frames), None, pod_deleted.clone(), None);
         let start = Instant::now();
         let (frame, ()) = tokio::join!(body.frame(), async {
             sleep(Duration::from_secs(20)).await;
@@ -192,7 +228,7 @@ mod tests {
         let frames = stream::iter([Ok::<_, hyper::Error>(Frame::data(Bytes::from_static(b"token")))]);
         let event_source = Some(engine.local_addr().unwrap());
         let frames = StreamBody::new(frames.chain(stream::pending()).boxed());
-        let mut body = EngineBody::new(frames, event_source, CancellationToken::new());
+        let mut body = EngineBody::new(frames, event_source, CancellationToken::new(), None);
         let start = Instant::now();
         body.frame().await.unwrap().unwrap();
         let error = body.frame().await.unwrap().unwrap_err();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cluster::NamespacedName;
 use serde_json::{Value, json};
 
+use super::route::Destination;
 use crate::{
     api_keys::Access,
     routing_error::RoutingError,
@@ -14,15 +15,31 @@ use crate::{
 /// Maximum number of models of other namespaces that an error names.
 const MAX_OTHER_NAMES: usize = 3;
 
-/// Returns the models of all pools with ready endpoints, or of one pool, to which the client has `access`.
+/// Returns the models of the pools of `destination` to which the client has `access`. Without a pool, they are those of pools with
+/// ready endpoints.
 ///
 /// # Errors
 /// [`RoutingError::PoolNotFound`].
 pub(super) fn list_models(
     snapshot: &Snapshot,
-    pool: Option<&NamespacedName>,
+    destination: &Destination,
     access: &Access,
 ) -> Result<Value, RoutingError> {
+    let mut models = BTreeMap::new();
+    for pool in destination.pools() {
+        for (name, model) in models_of(snapshot, pool, access)? {
+            models.entry(name).or_insert(model);
+        }
+    }
+    Ok(json!({"object": "list", "data": models.into_values().collect::<Vec<_>>()}))
+}
+
+/// Returns the models of all pools with ready endpoints, or of one pool, by name.
+fn models_of(
+    snapshot: &Snapshot,
+    pool: Option<&NamespacedName>,
+    access: &Access,
+) -> Result<BTreeMap<String, Value>, RoutingError> {
     if let Some(key) = pool.filter(|key| !snapshot.pools.contains_key(*key)) {
         return Err(RoutingError::PoolNotFound(key.clone()));
     }
@@ -38,7 +55,7 @@ pub(super) fn list_models(
     models.retain(|name, _| snapshot.declaring_pools(pool, name).next().is_none());
     models.extend(declared);
     models.retain(|name, _| allows(snapshot, pool, name, access));
-    Ok(json!({"object": "list", "data": models.into_values().collect::<Vec<_>>()}))
+    Ok(models.into_iter().map(|(name, model)| (name.to_owned(), model)).collect())
 }
 
 /// Returns one model.
@@ -47,11 +64,13 @@ pub(super) fn list_models(
 /// The model does not exist.
 pub(super) fn get_model(
     snapshot: &Snapshot,
-    pool: Option<&NamespacedName>,
+    destination: &Destination,
     name: &str,
     access: &Access,
 ) -> Result<Value, RoutingError> {
-    find_model(snapshot, pool, name, access).ok_or_else(|| model_not_found(snapshot, pool, name, access))
+    let pools = destination.pools();
+    let model = pools.iter().find_map(|pool| find_model(snapshot, *pool, name, access));
+    model.ok_or_else(|| model_not_found(snapshot, pools.first().copied().flatten(), name, access))
 }
 
 /// Returns the error about a model that does not exist, or to which the client has no access. It names models of other namespaces

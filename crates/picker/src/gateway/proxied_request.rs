@@ -7,6 +7,7 @@ use cluster::NamespacedName;
 use http::{HeaderMap, Request, header};
 use http_body::Body;
 use http_server::{BodyMemory, HeadReservation, RequestProgress, read_body};
+use tokio::time::Instant;
 
 use super::forwarded_headers::remove_unforwarded_headers;
 use crate::{
@@ -28,6 +29,8 @@ pub(super) struct ProxiedRequest {
     pub(super) info: RequestInfo,
     /// `model` of the body; its name is not empty.
     pub(super) model: ModelField,
+    /// When the response must be complete; `None` without a limit.
+    pub(super) deadline: Option<Instant>,
     /// Memory of everything but the body.
     _head_reservation: HeadReservation,
 }
@@ -75,7 +78,16 @@ where
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    Ok(ProxiedRequest { path, pool, headers: head.headers, body, info, model, _head_reservation: head_reservation })
+    Ok(ProxiedRequest {
+        path,
+        pool,
+        headers: head.headers,
+        body,
+        info,
+        model,
+        deadline: None,
+        _head_reservation: head_reservation,
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +98,7 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
     use rstest::rstest;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
     use crate::request::{DEFAULT_REQUEST_MEMORY, MAX_BODY_BYTES};

@@ -3,9 +3,12 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header, uri::Authority,
+};
 use http_server::BodyMemory;
 use hyper::body::Incoming;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     engine_client::{EngineClient, EngineError, EngineTarget},
@@ -19,13 +22,14 @@ use super::{
     response,
     response_body::ResponseBody,
     retry_copy::hold_copy,
-    route::{Route, match_path},
+    route::{Destination, Route, match_path},
 };
 use crate::{
     api_keys::{Access, ApiKeys, remove_api_key},
     control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::engine_headers,
     endpoint_health::RequestOutcome,
+    http_routes::RequestHead,
     model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
     routing_error::RoutingError,
@@ -77,7 +81,7 @@ impl Proxy {
         check_host(&request)?;
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
-        match match_path(&path) {
+        match self.route(&request) {
             // Without the tasks that update the snapshot, the gateway serves requests with the last one; a restart would
             // lose it. The process ends if the tasks do not recover.
             Route::Liveness => Ok(response::health(&[])),
@@ -85,25 +89,66 @@ impl Proxy {
             Route::Readiness => Ok(response::health(&self.scheduler.readiness_failures())),
             Route::NotFound => Err(OpenAiError::unknown_path(request.method(), &path)),
             Route::Models(_) | Route::Model(..) if !is_get => Err(OpenAiError::method_not_allowed("GET")),
-            Route::Models(pool) => {
+            Route::Models(destination) => {
                 let access = self.access(request.headers())?;
-                let models = models::list_models(&self.scheduler.snapshot(), pool.as_ref(), &access)?;
+                let models = models::list_models(&self.scheduler.snapshot(), &destination, &access)?;
                 Ok(response::json(StatusCode::OK, &models))
             }
-            Route::Model(pool, name) => {
+            Route::Model(destination, name) => {
                 let access = self.access(request.headers())?;
-                let model = models::get_model(&self.scheduler.snapshot(), pool.as_ref(), &name, &access)?;
+                let model = models::get_model(&self.scheduler.snapshot(), &destination, &name, &access)?;
                 Ok(response::json(StatusCode::OK, &model))
             }
             Route::Inference { .. } if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
-            Route::Inference { pool, path } => {
+            Route::Inference { destination, path } => {
                 let access = self.access(request.headers())?;
-                let request = self.read(request, pool, &path, &access).await;
-                let request =
-                    request.inspect_err(|error| self.scheduler.metrics.record_rejection("", "", error.status))?;
-                self.forward(request, &access).await
+                let Some(timeout) = destination.timeout() else {
+                    return self.infer(request, &destination, &path, &access, None).await;
+                };
+                let deadline = Instant::now() + timeout;
+                // Few requests have a timeout; the future of the others stays small.
+                let response = Box::pin(self.infer(request, &destination, &path, &access, Some(deadline)));
+                timeout_at(deadline, response).await.unwrap_or_else(|_| Err(OpenAiError::route_timeout()))
             }
         }
+    }
+
+    /// Returns the route of a request.
+    fn route(&self, request: &Request<Incoming>) -> Route {
+        let snapshot = self.scheduler.snapshot();
+        match_path(request.uri().path(), |path| {
+            let authority = request.uri().authority().map(Authority::as_str);
+            let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+            snapshot.routes.find(&RequestHead {
+                authority: authority.or_else(host).unwrap_or_default(),
+                path,
+                query: request.uri().query().unwrap_or_default(),
+                method: request.method(),
+                headers: request.headers(),
+            })
+        })
+    }
+
+    /// Returns the response to an inference request to `path`, which ends at `deadline`.
+    async fn infer(
+        &self,
+        mut request: Request<Incoming>,
+        destination: &Destination,
+        path: &str,
+        access: &Access,
+        deadline: Option<Instant>,
+    ) -> Result<Response<ResponseBody>, OpenAiError> {
+        if let Destination::Rule(rule) = destination {
+            rule.change_headers(request.headers_mut());
+        }
+        let pool = destination.draw_pool(&mut self.scheduler.rng()).map_err(OpenAiError::from);
+        let request = match pool {
+            Ok(pool) => self.read(request, pool, path, access).await,
+            Err(error) => Err(error),
+        };
+        let mut request = request.inspect_err(|error| self.scheduler.metrics.record_rejection("", "", error.status))?;
+        request.deadline = deadline;
+        self.forward(request, access).await
     }
 
     /// Reads an inference request to `path` that may address a pool.
@@ -189,8 +234,7 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    let api = Api::of_path(request.api_path());
-                    return Ok(self.downstream_response(response, rewritten.as_ref(), api, permit));
+                    return Ok(self.downstream_response(&request, response, rewritten.as_ref(), permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
@@ -225,12 +269,12 @@ impl Proxy {
         error
     }
 
-    /// Returns the response for the client, with its name of the model if that was `rewritten`.
+    /// Returns the response to `request` for the client, with its name of the model if that was `rewritten`.
     fn downstream_response(
         &self,
+        request: &ProxiedRequest,
         response: Response<EngineResponseBody>,
         rewritten: Option<&RewrittenModel>,
-        api: Api,
         mut permit: Permit,
     ) -> Response<ResponseBody> {
         permit.record_response_start();
@@ -247,8 +291,9 @@ impl Proxy {
         if self.debug_headers {
             add_explanation_headers(&mut headers, &permit.selection);
         }
-        let mut response =
-            Response::new(ResponseBody::upstream(incoming, restorer, is_event_stream.then_some(api), permit));
+        let event_stream = is_event_stream.then(|| Api::of_path(request.api_path()));
+        let body = ResponseBody::upstream(incoming, restorer, event_stream, permit, request.deadline);
+        let mut response = Response::new(body);
         *response.status_mut() = head.status;
         *response.headers_mut() = headers;
         response

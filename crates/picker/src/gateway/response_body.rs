@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
+use tokio::time::Instant;
 
 use super::{
     engine_body::{EngineBody, EngineBodyError},
@@ -49,14 +50,16 @@ impl ResponseBody {
     }
 
     /// Returns the body of an engine. `restorer` changes it if the model was rewritten; `event_stream` is the API of an event
-    /// stream.
+    /// stream. It fails at `deadline`.
     pub(super) fn upstream(
         incoming: EngineResponseBody,
         restorer: Option<ModelRestorer>,
         event_stream: Option<Api>,
         permit: Permit,
+        deadline: Option<Instant>,
     ) -> Self {
-        let incoming = EngineBody::new(incoming, event_stream.map(|_| permit.destination()), permit.pod_deleted());
+        let event_source = event_stream.map(|_| permit.destination());
+        let incoming = EngineBody::new(incoming, event_source, permit.pod_deleted(), deadline);
         let event_stream = event_stream.map(EventStream::new);
         Self(Content::Upstream(Box::new(UpstreamBody { incoming, restorer, event_stream, is_ended: false, permit })))
     }
@@ -148,10 +151,20 @@ impl UpstreamBody {
     /// Returns the end of a body that failed: an error event, if the body is an event stream.
     fn fail(&mut self, error: EngineBodyError) -> Result<Frame<Bytes>, EngineBodyError> {
         self.is_ended = true;
-        self.permit.record_outcome(RequestOutcome::Failed);
-        tracing::warn!(address = %self.permit.destination(), %error, "engine failed during a response");
+        let address = self.permit.destination();
+        let reported = match error {
+            EngineBodyError::DeadlineExceeded => {
+                tracing::debug!(%address, %error, "ended a response");
+                OpenAiError::route_timeout()
+            }
+            _ => {
+                self.permit.record_outcome(RequestOutcome::Failed);
+                tracing::warn!(%address, %error, "engine failed during a response");
+                OpenAiError::response_incomplete()
+            }
+        };
         match &self.event_stream {
-            Some(stream) => Ok(Frame::data(stream.fail(&OpenAiError::response_incomplete()))),
+            Some(stream) => Ok(Frame::data(stream.fail(&reported))),
             None => Err(error),
         }
     }

@@ -1,8 +1,14 @@
 //! Routes of request paths.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use cluster::NamespacedName;
+use fastrand::Rng;
+
+use crate::{
+    http_routes::{MatchedRule, RouteRule},
+    routing_error::RoutingError,
+};
 
 /// Inference APIs, whose JSON bodies contain a model name. Administrative APIs of engines are not reachable through the
 /// gateway.
@@ -19,7 +25,7 @@ const INFERENCE_PATHS: &[&str] = &[
 ];
 
 /// Route of a request path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Route {
     /// Liveness probe.
     Liveness,
@@ -27,14 +33,14 @@ pub(super) enum Route {
     Health,
     /// Readiness probe.
     Readiness,
-    /// List of models, of one pool or of all pools.
-    Models(Option<NamespacedName>),
+    /// List of models.
+    Models(Destination),
     /// One model.
-    Model(Option<NamespacedName>, String),
+    Model(Destination, String),
     /// A proxied inference request.
     Inference {
-        /// Pool in the path, if any.
-        pool: Option<NamespacedName>,
+        /// Which pools may serve it.
+        destination: Destination,
         /// Path for the engine: one of the known paths, whatever form the client used.
         path: String,
     },
@@ -42,8 +48,20 @@ pub(super) enum Route {
     NotFound,
 }
 
-/// Returns the route of a path. `/v1/…` searches all pools, `/NAMESPACE/POOL/v1/…` addresses one pool.
-pub(super) fn match_path(path: &str) -> Route {
+/// The pools that a request addresses.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Destination {
+    /// All pools.
+    AnyPool,
+    /// The pool in the path.
+    Pool(NamespacedName),
+    /// The backends of an HTTPRoute rule.
+    Rule(Arc<RouteRule>),
+}
+
+/// Returns the route of a path. A rule that `find_rule` returns for the normalized path decides which pools may serve the request.
+/// Without one, `/v1/…` searches all pools, and `/NAMESPACE/POOL/v1/…` addresses one pool. Probes match no rule.
+pub(super) fn match_path(path: &str, find_rule: impl FnOnce(&str) -> Option<MatchedRule>) -> Route {
     let Some(path) = normalize(path) else { return Route::NotFound };
     match &*path {
         "/livez" => return Route::Liveness,
@@ -51,22 +69,64 @@ pub(super) fn match_path(path: &str) -> Route {
         "/readyz" => return Route::Readiness,
         _ => {}
     }
-    let (pool, api) = match path.strip_prefix("/v1/") {
-        Some(api) => (None, api),
-        None => match pool_prefix(&path) {
-            Some((pool, api)) => (Some(pool), api),
-            None => return Route::NotFound,
-        },
-    };
+    if let Some(MatchedRule { rule, path }) = find_rule(&path) {
+        let api = normalize(&path).and_then(|path| Some(path.strip_prefix("/v1/")?.to_owned()));
+        return api.map_or(Route::NotFound, |api| match_api(Destination::Rule(rule), &api));
+    }
+    match (path.strip_prefix("/v1/"), pool_prefix(&path)) {
+        (Some(api), _) => match_api(Destination::AnyPool, api),
+        (None, Some((pool, api))) => match_api(Destination::Pool(pool), api),
+        (None, None) => Route::NotFound,
+    }
+}
+
+/// Returns the route of a path without `/v1/`.
+fn match_api(destination: Destination, api: &str) -> Route {
     match api.strip_prefix("models") {
-        Some("") => Route::Models(pool),
+        Some("") => Route::Models(destination),
         // A name of a model may contain slashes, which some clients encode.
         Some(model) if model.len() > 1 && model.starts_with('/') => match decode(&model[1..], |_| true) {
-            Some(model) => Route::Model(pool, model),
+            Some(model) => Route::Model(destination, model),
             None => Route::NotFound,
         },
-        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { pool, path: ["/v1/", api].concat() },
+        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { destination, path: ["/v1/", api].concat() },
         _ => Route::NotFound,
+    }
+}
+
+// === impl Destination ===
+
+impl Destination {
+    /// Selects the pool of one request; `None` searches all pools.
+    ///
+    /// # Errors
+    /// [`RoutingError::UnresolvedBackend`].
+    pub(super) fn draw_pool(&self, rng: &mut Rng) -> Result<Option<NamespacedName>, RoutingError> {
+        match self {
+            Self::AnyPool => Ok(None),
+            Self::Pool(pool) => Ok(Some(pool.clone())),
+            Self::Rule(rule) => match rule.draw_pool(rng) {
+                Some(pool) => Ok(Some(pool.clone())),
+                None => Err(RoutingError::UnresolvedBackend(rule.route.clone())),
+            },
+        }
+    }
+
+    /// Returns the pools whose models are listed: one entry for each pool, or `None` for all of them.
+    pub(super) fn pools(&self) -> Vec<Option<&NamespacedName>> {
+        match self {
+            Self::AnyPool => vec![None],
+            Self::Pool(pool) => vec![Some(pool)],
+            Self::Rule(rule) => rule.pools().map(Some).collect(),
+        }
+    }
+
+    /// Returns how long a request may take.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Rule(rule) => rule.timeout(),
+            Self::AnyPool | Self::Pool(_) => None,
+        }
     }
 }
 
@@ -121,34 +181,34 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn pool() -> Option<NamespacedName> {
-        Some(NamespacedName { namespace: "ns".to_owned(), name: "pool".to_owned() })
+    fn pool() -> Destination {
+        Destination::Pool(NamespacedName::new("ns", "pool"))
     }
 
-    fn inference(pool: Option<NamespacedName>, path: &str) -> Route {
-        Route::Inference { pool, path: path.to_owned() }
+    fn inference(destination: Destination, path: &str) -> Route {
+        Route::Inference { destination, path: path.to_owned() }
     }
 
     fn model(name: &str) -> Route {
-        Route::Model(None, name.to_owned())
+        Route::Model(Destination::AnyPool, name.to_owned())
     }
 
     #[rstest]
     #[case("/livez", Route::Liveness)]
     #[case("/health", Route::Health)]
     #[case("/readyz", Route::Readiness)]
-    #[case("/v1/models", Route::Models(None))]
-    #[case("/v1/models/", Route::Models(None))]
+    #[case("/v1/models", Route::Models(Destination::AnyPool))]
+    #[case("/v1/models/", Route::Models(Destination::AnyPool))]
     #[case("/v1/models/org/m", model("org/m"))]
     #[case("/v1/models/org%2Fm%20x", model("org/m x"))]
     #[case("/v1/models/%252e", model("%2e"))]
     #[case("/v1/models/%ff", Route::NotFound)]
     #[case("/ns/pool/v1/models", Route::Models(pool()))]
-    #[case("/v1/chat/completions", inference(None, "/v1/chat/completions"))]
+    #[case("/v1/chat/completions", inference(Destination::AnyPool, "/v1/chat/completions"))]
     #[case("/ns/pool/v1/completions", inference(pool(), "/v1/completions"))]
-    #[case("//v1//chat///completions/", inference(None, "/v1/chat/completions"))]
-    #[case("/./v1/./completions", inference(None, "/v1/completions"))]
-    #[case("/v1/%63ompletions", inference(None, "/v1/completions"))]
+    #[case("//v1//chat///completions/", inference(Destination::AnyPool, "/v1/chat/completions"))]
+    #[case("/./v1/./completions", inference(Destination::AnyPool, "/v1/completions"))]
+    #[case("/v1/%63ompletions", inference(Destination::AnyPool, "/v1/completions"))]
     #[case("/ns/pool//v1/completions", inference(pool(), "/v1/completions"))]
     #[case("/v1/v1/completions", Route::NotFound)]
     #[case("/v1//v1/completions", Route::NotFound)]
@@ -173,6 +233,6 @@ mod tests {
     #[case("", Route::NotFound)]
     #[case("*", Route::NotFound)]
     fn matches_paths(#[case] path: &str, #[case] expect: Route) {
-        assert_eq!(match_path(path), expect);
+        assert_eq!(match_path(path, |_| None), expect);
     }
 }

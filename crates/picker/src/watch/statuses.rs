@@ -7,10 +7,15 @@ use std::{
 };
 
 use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, render_conditions};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::sleep};
 
-use crate::{index::PoolIndex, kinds::BACKEND_POOL};
+use crate::{
+    http_routes::{GatewayStatus, ParentStatus, RouteStatuses, class_conditions, render_parents},
+    index::PoolIndex,
+    kinds::{BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE},
+};
 
 /// Delay before a failed status update is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -25,10 +30,15 @@ pub(super) struct Statuses {
 }
 
 #[derive(Debug, Clone)]
-struct Status {
-    /// Fields other than the conditions.
-    fields: Value,
-    conditions: Vec<Condition>,
+enum Status {
+    /// Of a pool, use cases or a GatewayClass.
+    Conditions {
+        /// Fields other than the conditions.
+        fields: Value,
+        conditions: Vec<Condition>,
+    },
+    Gateway(GatewayStatus),
+    HttpRoute(Vec<ParentStatus>),
 }
 
 // === impl Statuses ===
@@ -43,15 +53,36 @@ impl Statuses {
     pub(super) fn add_all(&self, index: &PoolIndex) {
         self.add_pools(index, 0..index.pools.len());
         self.add_use_cases(&index.use_case_conditions);
+        self.add_routes(&index.route_statuses, |_, _| true);
     }
 
     /// Adds the status of one object.
     pub(super) fn add(&self, index: &PoolIndex, kind: Kind, key: &NamespacedName) {
         if kind == BACKEND_POOL {
             self.add_pools(index, index.position(key));
+        } else if [GATEWAY_CLASS, GATEWAY, HTTP_ROUTE].contains(&kind) {
+            self.add_routes(&index.route_statuses, |other, name| other == kind && name == key);
         } else {
             self.add_use_cases(index.use_case_conditions.get_key_value(&(kind, key.clone())));
         }
+    }
+
+    /// Adds the statuses of GatewayClasses, Gateways and HTTPRoutes for which `is_added` is true.
+    fn add_routes(&self, statuses: &RouteStatuses, is_added: impl Fn(Kind, &NamespacedName) -> bool) {
+        let class = |name: &String| {
+            let status = Status::Conditions { fields: json!({}), conditions: class_conditions() };
+            ((GATEWAY_CLASS, NamespacedName::new("", name)), status)
+        };
+        let gateway = |(key, status): (&NamespacedName, &GatewayStatus)| {
+            ((GATEWAY, key.clone()), Status::Gateway(status.clone()))
+        };
+        let route = |(key, parents): (&NamespacedName, &Vec<ParentStatus>)| {
+            ((HTTP_ROUTE, key.clone()), Status::HttpRoute(parents.clone()))
+        };
+        let all = statuses.classes.iter().map(class);
+        let all = all.chain(statuses.gateways.iter().map(gateway)).chain(statuses.routes.iter().map(route));
+        self.lock().extend(all.filter(|((kind, key), _)| is_added(*kind, key)));
+        self.changed.notify_one();
     }
 
     /// Adds the statuses of LLMUseCaseSets and LLMUseCases.
@@ -59,7 +90,7 @@ impl Statuses {
         let unserved = self.unserved_targets.lock().unwrap_or_else(PoisonError::into_inner);
         let status = |(kind, key): &(Kind, NamespacedName), conditions: &Vec<Condition>| {
             let unserved = unserved.get(&format!("{} {key}", kind.kind));
-            Status { fields: json!({}), conditions: conditions.iter().chain(unserved).cloned().collect() }
+            Status::Conditions { fields: json!({}), conditions: conditions.iter().chain(unserved).cloned().collect() }
         };
         let use_cases = use_cases.into_iter().map(|(key, conditions)| (key.clone(), status(key, conditions)));
         self.lock().extend(use_cases);
@@ -91,7 +122,7 @@ impl Statuses {
                 "readyEndpoints": pool.ready_endpoints.len(),
                 "useCases": pool.use_cases.len(),
             });
-            let status = Status { fields, conditions: index.pool_conditions(position) };
+            let status = Status::Conditions { fields, conditions: index.pool_conditions(position) };
             pending.insert((BACKEND_POOL, pool.key.clone()), status);
         }
         drop(pending);
@@ -133,13 +164,28 @@ impl Statuses {
         stores: &Stores,
         kind: Kind,
         key: &NamespacedName,
-        Status { fields, conditions }: &Status,
+        status: &Status,
     ) -> Result<(), Error> {
         let Some(live) = stores.get(kind, key) else { return Ok(()) };
-        let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
-        let mut status = fields.clone();
-        status["conditions"] =
-            render_conditions(&live["status"]["conditions"], conditions, generation, self.clock.now());
+        let Some(status) = status.render(&live, self.clock.now()) else { return Ok(()) };
         writer.publish(kind, &live, &status).await.map(drop)
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// Returns the status of `live` as JSON; `None` if it is that of another controller.
+    fn render(&self, live: &Value, now: Timestamp) -> Option<Value> {
+        match self {
+            Self::Conditions { fields, conditions } => {
+                let mut status = fields.clone();
+                let generation = live["metadata"]["generation"].as_i64().unwrap_or(1);
+                status["conditions"] = render_conditions(&live["status"]["conditions"], conditions, generation, now);
+                Some(status)
+            }
+            Self::Gateway(status) => Some(status.render(live, now)),
+            Self::HttpRoute(parents) => render_parents(parents, live, now),
+        }
     }
 }

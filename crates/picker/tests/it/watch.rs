@@ -106,8 +106,12 @@ async fn pool_becomes_routable_and_its_status_is_written() {
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
         CancellationToken::new(),
     );
-    let watch_task =
-        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(
+        client,
+        Arc::clone(&scheduler),
+        picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
+        shutdown.clone(),
+    ));
 
     gateway_fixture::wait_until("both statuses", async || api.written_statuses.lock().unwrap().len() >= 2).await;
     let table = scheduler.snapshot();
@@ -152,8 +156,12 @@ async fn unanswered_status_writes_do_not_delay_the_snapshot() {
         CancellationToken::new(),
     );
     let client = cluster::client_of_service(service, "ns");
-    let watch_task =
-        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(
+        client,
+        Arc::clone(&scheduler),
+        picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
+        shutdown.clone(),
+    ));
     tokio::time::sleep(Duration::from_secs(10)).await;
     let table = scheduler.snapshot();
     let (pool, _) = table.declaring_pools(None, "chat").next().unwrap();
@@ -221,8 +229,12 @@ async fn gateway_recovers_from_a_panic() {
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
         CancellationToken::new(),
     );
-    let watch_task =
-        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), Arc::new(cluster::SystemClock), shutdown.clone()));
+    let watch_task = tokio::spawn(watch_pools(
+        client,
+        Arc::clone(&scheduler),
+        picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
+        shutdown.clone(),
+    ));
     let endpoint =
         || scheduler.snapshot().declaring_pools(None, "chat").next().unwrap().0.ready_endpoints[0].address.to_string();
     tokio::time::sleep(Duration::from_millis(900)).await;
@@ -245,7 +257,7 @@ async fn gateway_fails_if_it_panics_repeatedly() {
     let watch = watch_pools(
         client,
         Arc::new(Scheduler::new(SchedulingPolicy::default(), 0).with_default_namespace("ns".to_owned())),
-        Arc::new(cluster::SystemClock),
+        picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
         CancellationToken::new(),
     );
     let failure = tokio::time::timeout(Duration::from_secs(3600), watch).await.unwrap().unwrap_err();

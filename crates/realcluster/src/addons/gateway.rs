@@ -7,15 +7,18 @@ use crate::cluster::RealCluster;
 use crate::objects::read_manifests;
 
 /// Go modules and the paths of their definitions.
-const DEFINITIONS: [(&str, &str); 2] = [
+const DEFINITIONS: [(&str, &str); 5] = [
     ("sigs.k8s.io/gateway-api-inference-extension", "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"),
+    ("sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gatewayclasses.yaml"),
+    ("sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"),
+    ("sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_referencegrants.yaml"),
     ("sigs.k8s.io/gateway-api", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
 ];
 
 // === impl RealCluster ===
 
 impl RealCluster {
-    /// Returns the upstream definitions of InferencePool and HTTPRoute. Omits definitions whose module is not in the
+    /// Returns the upstream definitions of InferencePool and the Gateway API. Omits definitions whose module is not in the
     /// module cache.
     ///
     /// # Errors

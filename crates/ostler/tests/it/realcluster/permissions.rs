@@ -137,6 +137,19 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
             "implicitUseCases": "Allow", "scaleToZero": scale_to_zero});
         object("BackendPool", name, spec)
     };
+    let route_object = |kind: &str, namespace: &str, spec: Value| {
+        let metadata = match namespace {
+            "" => json!({"name": "ostler"}),
+            namespace => json!({"name": "ostler", "namespace": namespace}),
+        };
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let listener = json!({"name": "http", "port": 80, "protocol": "HTTP"});
+    let rule = json!({"backendRefs": [
+        {"group": "inference.networking.x-k8s.io", "kind": "BackendPool", "name": "chat", "port": 8000},
+    ]});
+    // Without a host name, it would also match the requests to the other pools.
+    let route_spec = json!({"parentRefs": [{"name": "ostler"}], "hostnames": ["llm.example.com"], "rules": [rule]});
     let use_case = json!({"modelName": "one", "poolRef": [{"name": "chat"}]});
     let use_cases = json!({"poolRef": [{"name": "chat"}], "useCases": [{"modelName": "two"}]});
     for object in [
@@ -150,6 +163,9 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
             "spec": {"replicas": 0, "leaderWorkerTemplate": {"size": 1, "workerTemplate": pod}}}),
         scaled_pool("deployment", "Deployment"),
         scaled_pool("set", "LeaderWorkerSet"),
+        route_object("GatewayClass", "", json!({"controllerName": picker::CONTROLLER_NAME})),
+        route_object("Gateway", namespace, json!({"gatewayClassName": "ostler", "listeners": [listener]})),
+        route_object("HTTPRoute", namespace, route_spec),
     ] {
         test_cluster.apply(&object).await;
     }
@@ -186,6 +202,18 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
         let is_reported = |objects: &Objects| object_named(objects, name)["status"]["conditions"].is_array();
         test_cluster.wait_for("the status of the gateway", kind, namespace, is_reported).await;
     }
+    let is_accepted = |status: &Value| {
+        let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        !conditions.is_empty() && conditions.iter().all(|condition| condition["status"] == "True")
+    };
+    for (resource, namespace) in [("gatewayclasses", ""), ("gateways", namespace), ("httproutes", namespace)] {
+        let kind = (&*format!("{resource}.gateway.networking.k8s.io"), "v1");
+        let is_reported = |objects: &Objects| {
+            let status = &object_named(objects, "ostler")["status"];
+            is_accepted(if resource == "httproutes" { &status["parents"][0] } else { status })
+        };
+        test_cluster.wait_for("the status of the Gateway API", kind, namespace, is_reported).await;
+    }
     process.kill().unwrap();
     let requests =
         || realcluster::audited_requests(&test_cluster.cluster.audit_log(), &account.user, Timestamp::MIN).unwrap();
@@ -196,6 +224,10 @@ pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
     .await;
     let forbidden: Vec<AuditedRequest> = requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(forbidden.is_empty(), "missing permissions: {forbidden:#?}");
+    for (resource, namespace) in [("httproutes", namespace), ("gateways", namespace), ("gatewayclasses", "")] {
+        let kind = (&*format!("{resource}.gateway.networking.k8s.io"), "v1");
+        test_cluster.delete(kind, namespace, "ostler").await;
+    }
     for resource in ["llmusecasesets", "llmusecases", "backendpools"] {
         let kind = (&*format!("{resource}.inference.networking.x-k8s.io"), "v1alpha1");
         for name in ["chat", "one", "two", "deployment", "set"] {

@@ -61,9 +61,15 @@ pub(super) async fn router_lifecycle(test_cluster: &TestCluster) {
         )
         .await;
     let mut definitions = test_cluster.cluster.gateway_definitions().unwrap();
-    if definitions.len() < 2 {
+    if definitions.len() < 5 {
         eprintln!("         no source of the Gateway API and its inference extension: using built-in definitions");
-        definitions = vec![api::integrations::inference_pool_crd(), api::integrations::http_route_crd()];
+        definitions = vec![
+            api::integrations::inference_pool_crd(),
+            api::integrations::gateway_class_crd(),
+            api::integrations::gateway_crd(),
+            api::integrations::http_route_crd(),
+            api::integrations::reference_grant_crd(),
+        ];
     }
     test_cluster.cluster.apply_definitions(&definitions).await.unwrap();
     test_cluster.wait_for_condition(ROLES, NAMESPACE, NAME, ("Ready", "True"), "").await;

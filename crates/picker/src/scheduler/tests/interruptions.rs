@@ -27,7 +27,7 @@ async fn requests_wait_for_endpoints_of_an_interrupted_pool(
     let pool = only_pool(&scheduler);
     let empty = Arc::new(Pool { ready_endpoints: Vec::new(), ..(*pool).clone() });
     match interruption {
-        Interruption::Pool => scheduler.replace_all(vec![empty]),
+        Interruption::Pool => scheduler.replace_all(vec![empty], Arc::default()),
         Interruption::Pod | Interruption::FormerPod => scheduler.replace_endpoints(vec![empty]),
     }
     let expect = match interruption {

@@ -1,8 +1,8 @@
-//! CRDs of the Gateway API and the Gateway API Inference Extension.
+//! CRD of the Gateway API Inference Extension.
 
 use serde_json::{Value, json};
 
-use super::schema::{enum_schema, open_object, printer_column};
+use super::schema::{enum_schema, printer_column, resource_schema};
 
 /// Returns the CRD of InferencePool v1, with the defaults and limits of the upstream CRD.
 pub fn inference_pool_crd() -> Value {
@@ -59,55 +59,5 @@ fn inference_pool_spec() -> Value {
             "rule": "self.kind != 'Service' || has(self.port)",
             "message": "port is required when kind is 'Service' or unspecified (defaults to 'Service')",
         }]},
-    }})
-}
-
-/// Returns the CRD of HTTPRoute v1. Rules are not validated here; gateway controllers validate them.
-pub fn http_route_crd() -> Value {
-    let list = json!({"type": "array", "items": open_object(), "x-kubernetes-list-type": "atomic"});
-    let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-        "parentRefs": list,
-        "hostnames": {"type": "array", "items": {"type": "string"}, "maxItems": 16},
-        "rules": list,
-    }});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": "httproutes.gateway.networking.k8s.io",
-            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api/pull/3328"},
-        },
-        "spec": {
-            "group": "gateway.networking.k8s.io",
-            "scope": "Namespaced",
-            "names": {
-                "kind": "HTTPRoute",
-                "listKind": "HTTPRouteList",
-                "plural": "httproutes",
-                "singular": "httproute",
-                "categories": ["gateway-api"],
-            },
-            "versions": [{
-                "name": "v1",
-                "served": true,
-                "storage": true,
-                "schema": {"openAPIV3Schema": resource_schema(&spec)},
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    printer_column("Hostnames", "string", ".spec.hostnames"),
-                    printer_column("Age", "date", ".metadata.creationTimestamp"),
-                ],
-            }],
-        },
-    })
-}
-
-fn resource_schema(spec: &Value) -> Value {
-    json!({"type": "object", "required": ["spec"], "properties": {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"type": "object"},
-        "spec": spec,
-        "status": open_object(),
     }})
 }
