@@ -141,7 +141,7 @@ impl Proxy {
         if let Destination::Rule(rule) = destination {
             rule.change_headers(request.headers_mut());
         }
-        let pool = destination.draw_pool(&mut self.scheduler.rng()).map_err(OpenAiError::from);
+        let pool = destination.draw_pool(|| self.scheduler.rng()).map_err(OpenAiError::from);
         let request = match pool {
             Ok(pool) => self.read(request, pool, path, access).await,
             Err(error) => Err(error),

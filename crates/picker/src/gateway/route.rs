@@ -101,11 +101,11 @@ impl Destination {
     ///
     /// # Errors
     /// [`RoutingError::UnresolvedBackend`].
-    pub(super) fn draw_pool(&self, rng: &mut Rng) -> Result<Option<NamespacedName>, RoutingError> {
+    pub(super) fn draw_pool(&self, rng: impl FnOnce() -> Rng) -> Result<Option<NamespacedName>, RoutingError> {
         match self {
             Self::AnyPool => Ok(None),
             Self::Pool(pool) => Ok(Some(pool.clone())),
-            Self::Rule(rule) => match rule.draw_pool(rng) {
+            Self::Rule(rule) => match rule.draw_pool(&mut rng()) {
                 Some(pool) => Ok(Some(pool.clone())),
                 None => Err(RoutingError::UnresolvedBackend(rule.route.clone())),
             },
