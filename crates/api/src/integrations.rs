@@ -4,7 +4,7 @@
 //! integrations include their own CRDs, which these must not replace.
 
 mod gateway_api;
-mod inference_pool;
+mod inference_extension;
 mod schema;
 
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use schema::{enum_schema, open_object, printer_column};
 
 pub use gateway_api::{gateway_class_crd, gateway_crd, http_route_crd, reference_grant_crd};
-pub use inference_pool::inference_pool_crd;
+pub use inference_extension::{inference_model_rewrite_crds, inference_objective_crds, inference_pool_crd};
 
 /// API version of HTTPRoute.
 pub const HTTP_ROUTE_API_VERSION: &str = "gateway.networking.k8s.io/v1";
@@ -27,7 +27,7 @@ pub const POD_GROUP_API_VERSION: &str = "scheduling.volcano.sh/v1beta1";
 
 /// Returns all CRDs of this module.
 pub fn crds() -> Vec<Value> {
-    vec![
+    let single = vec![
         leader_worker_set_crd(),
         pod_group_crd(),
         inference_pool_crd(),
@@ -35,7 +35,8 @@ pub fn crds() -> Vec<Value> {
         gateway_crd(),
         http_route_crd(),
         reference_grant_crd(),
-    ]
+    ];
+    single.into_iter().chain(inference_objective_crds()).chain(inference_model_rewrite_crds()).collect()
 }
 
 /// Returns the CRD of LeaderWorkerSet v1, with the defaults and limits of the upstream CRD.

@@ -132,6 +132,7 @@ impl EndpointPicker {
             body: &request.body,
             info: &request.info,
             path: &request.path,
+            flow: request.flow.as_deref(),
             subset: request.subset.as_ref(),
         };
         let permit = self.scheduler.admit(&admission).await;

@@ -2,6 +2,7 @@
 //! conditions.
 
 mod conditions;
+mod inference_extension;
 mod inference_pool;
 mod picker_config;
 mod pod_selection;
@@ -28,12 +29,13 @@ use crate::{
     policy::SchedulingPolicy,
     queue_limits::QueueLimits,
     snapshot::{Pool, model_names},
-    use_case::{CRITICAL, NONCRITICAL, TargetModel, UseCase},
+    use_case::{CRITICAL, IMPLICIT, NONCRITICAL, TargetModel, UseCase},
 };
 use conditions::Activation;
 pub use conditions::MODEL_NAME_SHARED;
 use pod_selection::{PodSelection, PoolSelector};
 
+pub(crate) use inference_extension::ExtensionObjects;
 pub(crate) use picker_config::ParsedConfigs;
 pub(crate) use pool_states::PoolStates;
 
@@ -57,6 +59,8 @@ pub(crate) struct WatchedObjects {
     pub(crate) pods: Vec<Arc<Value>>,
     /// ConfigMaps with an EndpointPickerConfig; `None` until they are listed.
     pub(crate) picker_configs: Option<Vec<Arc<Value>>>,
+    /// InferenceObjectives and InferenceModelRewrites.
+    pub(crate) extension_objects: ExtensionObjects,
     /// Objects of the Gateway API.
     pub(crate) gateway_objects: GatewayObjects,
 }
@@ -82,6 +86,7 @@ pub(crate) struct PoolIndex {
 struct PoolDefinition {
     selector: PoolSelector,
     allows_implicit_use_cases: bool,
+    default_priority: i32,
     queue_limits: QueueLimits,
     scale_to_zero: Option<ScaleToZero>,
     creation_timestamp: String,
@@ -114,6 +119,7 @@ pub(crate) fn build_index(
         let pool = Pool {
             endpoint_count: endpoints.count,
             allows_implicit_use_cases: definition.allows_implicit_use_cases,
+            default_priority: definition.default_priority,
             queue_limits: definition.queue_limits,
             scale_to_zero: definition.scale_to_zero,
             creation_timestamp: definition.creation_timestamp,
@@ -128,6 +134,7 @@ pub(crate) fn build_index(
     // The oldest object owns a model name. Namespace and name break ties, so that all replicas agree.
     sources.sort_by(|a, b| (&a.creation_timestamp, &a.key).cmp(&(&b.creation_timestamp, &b.key)));
     let activations: Vec<Activation> = sources.iter().map(|source| activate_use_cases(&mut pools, source)).collect();
+    inference_extension::add_to_pools(&mut pools, &objects.extension_objects);
     let model_names = model_names(states.default_namespace(), pools.values());
     let conditions = activations.iter().map(|activation| conditions::use_case_conditions(activation, &model_names));
     let use_case_conditions = sources.into_iter().map(|source| (source.kind, source.key)).zip(conditions).collect();
@@ -194,7 +201,9 @@ fn inference_pool(object: &Value, settings: Option<&Value>) -> PoolDefinition {
         model_server,
     };
     let queue = settings.and_then(|settings| Option::deserialize(&settings["spec"]["queue"]).ok()).flatten();
-    new_definition(object, selector, allows_implicit_use_cases, queue)
+    // As for other endpoint pickers, if the pool has no use cases of higher priorities.
+    let default_priority = if settings.is_none() { NONCRITICAL } else { IMPLICIT };
+    PoolDefinition { default_priority, ..new_definition(object, selector, allows_implicit_use_cases, queue) }
 }
 
 fn new_definition(
@@ -206,6 +215,7 @@ fn new_definition(
     PoolDefinition {
         selector,
         allows_implicit_use_cases,
+        default_priority: IMPLICIT,
         queue_limits: queue.map(QueueLimits::from).unwrap_or_default(),
         scale_to_zero: None,
         creation_timestamp: metadata_field(object, "creationTimestamp").to_owned(),
@@ -276,6 +286,7 @@ fn active_use_case(use_case: &ApiUseCase, source: &UseCaseSource) -> UseCase {
     UseCase {
         model_name: use_case.model_name.clone(),
         priority: if use_case.objective.is_some() { CRITICAL } else { NONCRITICAL },
+        is_rewrite: false,
         targets: use_case.target_models.iter().map(target).collect(),
         creation_timestamp: source.creation_timestamp.clone(),
         declared_by: format!("{} {}", source.kind.kind, source.key),

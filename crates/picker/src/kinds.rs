@@ -21,6 +21,18 @@ pub(crate) const PICKER_CONFIG: Kind =
 /// API group of InferencePools.
 pub(crate) const INFERENCE_POOL_GROUP: &str = "inference.networking.k8s.io";
 
+const LLM_D_GROUP: &str = "llm-d.ai";
+/// InferenceObjectives of both API groups. That of llm-d is the newer one.
+pub(crate) const INFERENCE_OBJECTIVES: [Kind; 2] = [
+    Kind::namespaced(LLM_D_GROUP, "v1alpha2", "InferenceObjective", "inferenceobjectives"),
+    Kind::namespaced(GROUP, "v1alpha2", "InferenceObjective", "inferenceobjectives"),
+];
+/// InferenceModelRewrites of both API groups.
+pub(crate) const MODEL_REWRITES: [Kind; 2] = [
+    Kind::namespaced(LLM_D_GROUP, "v1alpha2", "InferenceModelRewrite", "inferencemodelrewrites"),
+    Kind::namespaced(GROUP, "v1alpha2", "InferenceModelRewrite", "inferencemodelrewrites"),
+];
+
 /// API group of the Gateway API.
 const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 pub(crate) const GATEWAY_CLASS: Kind = Kind::cluster_scoped(GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses");

@@ -47,6 +47,7 @@ mod endpoint_subset;
 mod engine_metrics;
 pub mod ext_proc;
 mod filter;
+mod flow_headers;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod gateway;

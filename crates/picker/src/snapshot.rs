@@ -14,8 +14,14 @@ use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use crate::{
-    endpoint::Endpoint, endpoint_facts::EndpointFacts, http_routes::RouteTable, model_names::ModelNames,
-    pool_scheduling::PoolScheduling, queue_limits::QueueLimits, served_models::ServedModels, use_case::UseCase,
+    endpoint::Endpoint,
+    endpoint_facts::EndpointFacts,
+    http_routes::RouteTable,
+    model_names::ModelNames,
+    pool_scheduling::PoolScheduling,
+    queue_limits::QueueLimits,
+    served_models::ServedModels,
+    use_case::{IMPLICIT, UseCase},
 };
 
 /// A pool with its ready endpoints and active use cases.
@@ -31,6 +37,12 @@ pub struct Pool {
     pub use_cases: BTreeMap<String, UseCase>,
     /// Whether the pool serves models without a use case.
     pub allows_implicit_use_cases: bool,
+    /// Priority of requests without a use case and without an InferenceObjective.
+    pub default_priority: i32,
+    /// Priorities of its InferenceObjectives by name.
+    pub(crate) objectives: Arc<BTreeMap<String, i32>>,
+    /// Targets of all models without a use case, of an InferenceModelRewrite.
+    pub(crate) default_rewrite: Option<Arc<UseCase>>,
     /// Limits of its queue.
     pub queue_limits: QueueLimits,
     /// Workload that has no replicas while the pool receives no requests.
@@ -69,6 +81,9 @@ impl Pool {
             ready_endpoints,
             use_cases: BTreeMap::new(),
             allows_implicit_use_cases: false,
+            default_priority: IMPLICIT,
+            objectives: Arc::default(),
+            default_rewrite: None,
             queue_limits: QueueLimits::default(),
             scale_to_zero: None,
             creation_timestamp: String::new(),
@@ -78,15 +93,9 @@ impl Pool {
 
     /// Returns the pool with other endpoints: those that are ready, and the number of all.
     pub(crate) fn with_endpoints(&self, ready_endpoints: Vec<Arc<Endpoint>>, endpoint_count: usize) -> Self {
-        Self {
-            endpoint_count,
-            use_cases: self.use_cases.clone(),
-            allows_implicit_use_cases: self.allows_implicit_use_cases,
-            queue_limits: self.queue_limits,
-            scale_to_zero: self.scale_to_zero.clone(),
-            creation_timestamp: self.creation_timestamp.clone(),
-            ..Self::new(self.key.clone(), Arc::clone(&self.scheduling), ready_endpoints)
-        }
+        let Self { ready_endpoints, endpoint_facts, .. } =
+            Self::new(self.key.clone(), Arc::clone(&self.scheduling), ready_endpoints);
+        Self { ready_endpoints, endpoint_facts, endpoint_count, ..self.clone() }
     }
 
     /// Returns the ready endpoint with this address.

@@ -9,7 +9,7 @@ pub(crate) const CRITICAL: i32 = 100;
 /// Priority of requests of use cases without an objective.
 pub(crate) const NONCRITICAL: i32 = 0;
 
-/// Priority of requests without a use case.
+/// Priority of requests without a use case, unless an InferenceObjective states another one.
 pub(crate) const IMPLICIT: i32 = -10;
 
 /// A model name that a pool serves.
@@ -19,6 +19,8 @@ pub struct UseCase {
     pub model_name: String,
     /// Requests with a higher priority leave the queue first, those with the lowest are shed first.
     pub priority: i32,
+    /// Whether an InferenceModelRewrite declares it. Its requests wait as those without a use case.
+    pub is_rewrite: bool,
     /// Weighted target models; if empty, the target is the model name itself.
     pub targets: Vec<TargetModel>,
     /// Creation timestamp (RFC 3339) of the object that declares the use case.
@@ -44,6 +46,7 @@ impl UseCase {
         Self {
             model_name: model_name.to_owned(),
             priority: IMPLICIT,
+            is_rewrite: false,
             targets: Vec::new(),
             creation_timestamp: String::new(),
             declared_by: String::new(),

@@ -24,10 +24,10 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     http_routes::{GatewayObjects, ServedGateways},
-    index::{self, ParsedConfigs, PoolIndex, WatchedObjects},
+    index::{self, ExtensionObjects, ParsedConfigs, PoolIndex, WatchedObjects},
     kinds::{
-        BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, NAMESPACE, PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE,
-        USE_CASE_SET,
+        BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, INFERENCE_OBJECTIVES, MODEL_REWRITES, NAMESPACE,
+        PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE, USE_CASE_SET,
     },
     pod::has_terminated,
     scheduler::Scheduler,
@@ -47,6 +47,9 @@ const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the target models of use cases are compared with those that the engines list.
 const TARGET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Kinds of the use cases of one pool. Their absence is logged.
+const USE_CASE_KINDS: [Kind; 3] = [BACKEND_POOL, USE_CASE_SET, USE_CASE];
 
 /// Kinds from which routes are built. Namespaces have the labels that a listener may select.
 const GATEWAY_KINDS: [Kind; 5] = [GATEWAY_CLASS, GATEWAY, HTTP_ROUTE, REFERENCE_GRANT, NAMESPACE];
@@ -244,8 +247,8 @@ async fn update_snapshot(
         match scope {
             Scope::AllPools(_) => log_rejected_configs(&old, &index),
             Scope::InferencePool { key, .. } => {
-                let optional = scope.optional_kinds().into_iter().filter(|kind| !stores.has_synced(*kind));
-                report.update(key, &index, group_resources(&optional.collect::<Vec<_>>()));
+                let unavailable = USE_CASE_KINDS.into_iter().filter(|kind| !stores.has_synced(*kind));
+                report.update(key, &index, group_resources(&unavailable.collect::<Vec<_>>()));
             }
         }
         if let Some(statuses) = statuses {
@@ -307,6 +310,7 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
             picker_configs: stores.has_synced(PICKER_CONFIG).then(|| stores.list(PICKER_CONFIG)),
+            extension_objects: extension_objects(stores),
             gateway_objects: GatewayObjects {
                 served: options.served_gateways,
                 serves_tls: options.serves_tls,
@@ -325,9 +329,15 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             use_cases: stores.list(USE_CASE),
             pods: stores.list(POD),
             picker_configs: None,
+            extension_objects: extension_objects(stores),
             gateway_objects: GatewayObjects::default(),
         },
     }
+}
+
+fn extension_objects(stores: &Stores) -> ExtensionObjects {
+    let list = |kinds: [Kind; 2]| kinds.into_iter().flat_map(|kind| stores.list(kind)).collect();
+    ExtensionObjects { objectives: list(INFERENCE_OBJECTIVES), rewrites: list(MODEL_REWRITES) }
 }
 
 // === impl WatchOptions ===
@@ -380,9 +390,12 @@ impl Scope {
         match self {
             // The permission to read ConfigMaps is required only for pools that name one. Few clusters without routers have the
             // API of InferencePools, and many do not have the Gateway API.
-            Self::AllPools(_) => [&[PICKER_CONFIG, PoolGroup::Stable.kind()][..], &GATEWAY_KINDS].concat(),
+            Self::AllPools(_) => {
+                let kinds = [PICKER_CONFIG, PoolGroup::Stable.kind()];
+                [&kinds[..], &INFERENCE_OBJECTIVES, &MODEL_REWRITES, &GATEWAY_KINDS].concat()
+            }
             // Other endpoint pickers need no permission for the use cases.
-            Self::InferencePool { .. } => vec![BACKEND_POOL, USE_CASE_SET, USE_CASE],
+            Self::InferencePool { .. } => [&USE_CASE_KINDS[..], &INFERENCE_OBJECTIVES, &MODEL_REWRITES].concat(),
         }
     }
 
@@ -400,7 +413,7 @@ impl Scope {
                 watches.start_named(*kind, key);
                 watches.start_namespace(POD, &key.namespace);
                 watches.start_optional_named(BACKEND_POOL, key);
-                for kind in [USE_CASE_SET, USE_CASE] {
+                for kind in self.optional_kinds().into_iter().filter(|kind| *kind != BACKEND_POOL) {
                     watches.start_optional_namespace(kind, &key.namespace);
                 }
             }

@@ -22,6 +22,7 @@ use crate::{
         StreamedBodyResponse, Struct, TrailersResponse, processing_request::Request, processing_response::Response,
         value::Kind,
     },
+    flow_headers::FlowHeaders,
     model_rewrite::{self, ModelRestorer, RewrittenModel},
     openai_error::OpenAiError,
     policy::{Parser, SchedulingResult},
@@ -47,6 +48,8 @@ pub(super) struct ExtProcStream {
     control_fields: ControlFields,
     /// Model name from the headers that takes precedence over the one in the body.
     model_rewrite: Option<String>,
+    /// How the request waits if it has no use case.
+    flow: Option<Box<FlowHeaders>>,
     /// Size of the body in bytes according to the headers.
     pub(super) content_length: Option<usize>,
     body: BodyBuffer,
@@ -95,6 +98,8 @@ pub(super) struct CompleteRequest {
     pub(super) target_model: Option<String>,
     /// Path of the request, without a query.
     pub(super) path: String,
+    /// How the request waits if it has no use case.
+    pub(super) flow: Option<Box<FlowHeaders>>,
     /// Endpoints that may be selected; `None` allows all.
     pub(super) subset: Option<EndpointSubset>,
     /// Control headers that the client set.
@@ -122,6 +127,7 @@ impl ExtProcStream {
             parser,
             control_fields,
             model_rewrite: None,
+            flow: None,
             content_length: None,
             body: BodyBuffer::default(),
             subset: None,
@@ -188,6 +194,7 @@ impl ExtProcStream {
         let value =
             |name: &str| headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text);
         self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
+        self.flow = FlowHeaders::read(value);
         let path = value(":path").unwrap_or_default();
         self.path = path.split('?').next().unwrap_or_default().to_owned();
         let mut content_types =
@@ -261,8 +268,8 @@ impl ExtProcStream {
         end: RequestEnd,
     ) -> CompleteRequest {
         let client_control_headers = std::mem::take(&mut self.client_control_headers);
-        let (path, subset) = (std::mem::take(&mut self.path), self.subset.take());
-        CompleteRequest { body, info, target_model, path, subset, client_control_headers, end }
+        let (path, flow, subset) = (std::mem::take(&mut self.path), self.flow.take(), self.subset.take());
+        CompleteRequest { body, info, target_model, path, flow, subset, client_control_headers, end }
     }
 }
 

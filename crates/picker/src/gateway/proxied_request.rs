@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::forwarded_headers::remove_unforwarded_headers;
 use crate::{
+    flow_headers::FlowHeaders,
     openai_error::OpenAiError,
     request::{self, BODY_LIMITS, ModelField, RequestInfo},
 };
@@ -29,6 +30,8 @@ pub(super) struct ProxiedRequest {
     pub(super) info: RequestInfo,
     /// `model` of the body; its name is not empty.
     pub(super) model: ModelField,
+    /// How the request waits if it has no use case.
+    pub(super) flow: Option<Box<FlowHeaders>>,
     /// When the response must be complete; `None` without a limit.
     pub(super) deadline: Option<Instant>,
     /// Memory of everything but the body.
@@ -69,6 +72,7 @@ where
     }
     let mut info = request::parse_request(&body)?;
     let model = info.model.take().filter(|model| !model.name.is_empty()).ok_or_else(OpenAiError::missing_model)?;
+    let flow = FlowHeaders::read(|name| head.headers.get(name).and_then(|value| value.to_str().ok()));
     remove_unforwarded_headers(&mut head.headers);
     // The client for engines adds its own.
     for name in [header::HOST, header::CONTENT_LENGTH, header::EXPECT] {
@@ -85,6 +89,7 @@ where
         body,
         info,
         model,
+        flow,
         deadline: None,
         _head_reservation: head_reservation,
     })

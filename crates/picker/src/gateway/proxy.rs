@@ -196,6 +196,7 @@ impl Proxy {
             body: &request.body,
             info: &request.info,
             path: request.api_path(),
+            flow: request.flow.as_deref(),
             subset: None,
         };
         let permit = self.scheduler.admit(&admission).await;

@@ -2,7 +2,7 @@
 
 use cluster::NamespacedName;
 
-use crate::{endpoint_subset::EndpointSubset, request::RequestInfo};
+use crate::{endpoint_subset::EndpointSubset, flow_headers::FlowHeaders, request::RequestInfo};
 
 /// A request to admit.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) info: &'a RequestInfo,
     /// Path of the API, without a query.
     pub(crate) path: &'a str,
+    /// How a request without a use case waits.
+    pub(crate) flow: Option<&'a FlowHeaders>,
     /// Endpoints that may be selected; `None` allows all.
     pub(crate) subset: Option<&'a EndpointSubset>,
 }

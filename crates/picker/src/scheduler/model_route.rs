@@ -10,10 +10,11 @@ use xxhash_rust::xxh64::xxh64;
 use super::admission_request::{AdmissionRequest, RequestedModel};
 use crate::{
     endpoint::Endpoint,
+    flow_headers::FlowHeaders,
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
     snapshot::{Pool, Snapshot},
-    use_case::{IMPLICIT, NONCRITICAL},
+    use_case::NONCRITICAL,
 };
 
 /// Pool and target model of a request, and what selecting an endpoint needs of the request.
@@ -100,10 +101,17 @@ impl ModelRoute {
 // === impl Target ===
 
 impl<'a> Target<'a> {
-    /// Returns the target of a request without a use case.
-    fn implicit(pool: &'a Arc<Pool>, model: &str) -> Self {
-        Self { pool, model: model.to_owned(), priority: IMPLICIT, flow: model.to_owned() }
+    /// Returns the target `model` of a request for `name` without a use case. It waits as its headers state.
+    fn implicit(pool: &'a Arc<Pool>, name: &str, model: String, headers: Option<&FlowHeaders>) -> Self {
+        let flow = headers.and_then(|headers| headers.fairness_id.as_deref()).unwrap_or(name);
+        let priority = priority_of_objective(pool, headers).unwrap_or(pool.default_priority);
+        Self { pool, model, priority, flow: flow.to_owned() }
     }
+}
+
+/// Returns the priority of the InferenceObjective that a request names, if the pool has it.
+fn priority_of_objective(pool: &Pool, headers: Option<&FlowHeaders>) -> Option<i32> {
+    pool.objectives.get(headers?.objective.as_ref()?).copied()
 }
 
 /// Selects one of `pools` at random, with probabilities proportional to the number of endpoints that may serve `target`; if there
@@ -137,24 +145,31 @@ fn served_key(target_model: &str, path: &str) -> u64 {
 
 /// Returns where a request is sent. Only a request that names a model may search all pools.
 fn find_target<'a>(request: &AdmissionRequest<'_>, snapshot: &'a Snapshot, rng: &mut Rng) -> Option<Target<'a>> {
+    let implicit = |pool, name, model| Target::implicit(pool, name, model, request.flow);
     match request.model {
         RequestedModel::Name(model) => {
             let declaring_pools = || snapshot.declaring_pools(request.pool, model);
             let Some((_, use_case)) = declaring_pools().next() else {
                 let (pool, model) = snapshot.implicit_pool(request.pool, model)?;
-                return Some(Target::implicit(pool, model));
+                let rewrite = pool.default_rewrite.as_ref();
+                let target = rewrite.map_or(model, |rewrite| rewrite.draw_target(rng, |target| pool.may_serve(target)));
+                return Some(implicit(pool, model, target.to_owned()));
             };
             let is_served = |target: &str| declaring_pools().any(|(pool, _)| pool.may_serve(target));
             let target = use_case.draw_target(rng, is_served);
             let pool = draw_pool(declaring_pools().map(|(pool, _)| pool), target, rng)?;
+            if use_case.is_rewrite {
+                return Some(implicit(pool, model, target.to_owned()));
+            }
             let (priority, flow) = (use_case.priority, use_case.model_name.clone());
             Some(Target { pool, model: target.to_owned(), priority, flow })
         }
         RequestedModel::Target(model) => {
-            let target = Target::implicit(snapshot.find_target(request.pool?, model)?, model);
+            let pool = snapshot.find_target(request.pool?, model)?;
             // The proxy has resolved the use case, whose name is unknown here.
-            Some(Target { priority: NONCRITICAL, ..target })
+            let priority = priority_of_objective(pool, request.flow).unwrap_or(NONCRITICAL);
+            Some(Target { priority, ..implicit(pool, model, model.to_owned()) })
         }
-        RequestedModel::Unknown => Some(Target::implicit(snapshot.pools.get(request.pool?)?, "")),
+        RequestedModel::Unknown => Some(implicit(snapshot.pools.get(request.pool?)?, "", String::new())),
     }
 }

@@ -63,6 +63,7 @@ async fn weights_of_routes_and_use_cases_multiply() {
             body,
             info: &info,
             path: "/v1/completions",
+            flow: None,
             subset: None,
         };
         let permit = scheduler.admit(&request).await.unwrap();

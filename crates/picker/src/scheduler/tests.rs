@@ -16,8 +16,9 @@ use crate::{
     endpoint::{PromptTokenRange, tests::endpoint},
     endpoint_health::RequestOutcome,
     engine_metrics::EngineMetrics,
+    flow_headers::FlowHeaders,
     request, snapshot,
-    use_case::{TargetModel, UseCase},
+    use_case::{NONCRITICAL, TargetModel, UseCase},
 };
 
 /// Returns a scheduler with a pool of `endpoints` and the default policy. Tests record the metrics of the endpoints.
@@ -58,6 +59,7 @@ async fn admit_model(scheduler: &Scheduler, model: &str, tokens: usize) -> Resul
         body: body.as_bytes(),
         info: &info,
         path: "/v1/completions",
+        flow: None,
         subset: None,
     };
     scheduler.admit(&request).await
@@ -382,6 +384,7 @@ fn target_is_drawn_among_those_that_the_pool_serves() {
             body: b"",
             info: &info,
             path: "/v1/completions",
+            flow: None,
             subset: None,
         };
         let mut counts = BTreeMap::new();
@@ -419,4 +422,48 @@ fn pools_of_a_use_case_share_its_requests() {
     };
     assert!((200..300).contains(&count("a")));
     assert_eq!(count("empty"), 0);
+}
+
+/// Columns: requested model, objective, fairness ID, expected priority, flow and target of the pool with the objectives `high` and
+/// `low`, a use case `declared` and a rewrite of `rewritten`.
+#[rstest]
+#[case::implicit("x", None, None, (NONCRITICAL, "x", "x"))]
+#[case::objective("x", Some("high"), None, (7, "x", "x"))]
+#[case::negative("x", Some("low"), Some("team"), (-1, "team", "x"))]
+#[case::unknown_objective("x", Some("missing"), None, (NONCRITICAL, "x", "x"))]
+#[case::rewritten("rewritten", Some("low"), None, (-1, "rewritten", "v2"))]
+#[case::declared("declared", Some("high"), Some("team"), (100, "declared", "declared"))]
+#[tokio::test]
+async fn headers_state_how_requests_without_a_use_case_wait(
+    #[case] model: &str,
+    #[case] objective: Option<&str>,
+    #[case] fairness_id: Option<&str>,
+    #[case] expect: (i32, &str, &str),
+) {
+    let scheduler = scheduler_of(vec![Arc::new(endpoint(1))]);
+    let targets = vec![TargetModel { model: "v2".to_owned(), weight: 1 }];
+    let use_cases = [
+        UseCase { priority: 100, ..UseCase::implicit("declared") },
+        UseCase { is_rewrite: true, targets, ..UseCase::implicit("rewritten") },
+    ];
+    scheduler.replace(vec![Pool {
+        use_cases: use_cases.map(|use_case| (use_case.model_name.clone(), use_case)).into(),
+        default_priority: NONCRITICAL,
+        objectives: Arc::new([("high".to_owned(), 7), ("low".to_owned(), -1)].into()),
+        ..(*only_pool(&scheduler)).clone()
+    }]);
+    let flow = FlowHeaders { objective: objective.map(str::to_owned), fairness_id: fairness_id.map(str::to_owned) };
+    let body = format!(r#"{{"model":"{model}","prompt":"x"}}"#);
+    let info = request::parse_request(body.as_bytes()).unwrap();
+    let request = AdmissionRequest {
+        pool: None,
+        model: RequestedModel::Name(model),
+        body: body.as_bytes(),
+        info: &info,
+        path: "/v1/completions",
+        flow: Some(&flow),
+        subset: None,
+    };
+    let route = scheduler.admit(&request).await.unwrap().route;
+    assert_eq!((route.priority, route.flow.as_str(), route.target_model.as_str()), expect);
 }

@@ -120,7 +120,7 @@ impl Statuses {
             let fields = json!({
                 "endpoints": pool.endpoint_count,
                 "readyEndpoints": pool.ready_endpoints.len(),
-                "useCases": pool.use_cases.len(),
+                "useCases": pool.use_cases.values().filter(|use_case| !use_case.is_rewrite).count(),
             });
             let status = Status::Conditions { fields, conditions: index.pool_conditions(position) };
             pending.insert((BACKEND_POOL, pool.key.clone()), status);

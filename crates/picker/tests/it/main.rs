@@ -14,6 +14,7 @@ mod envoy;
 mod envoy_fixture;
 mod gateway_fixture;
 mod http_routes;
+mod inference_extension;
 mod model_names;
 mod picker_fixture;
 mod picker_use_cases;

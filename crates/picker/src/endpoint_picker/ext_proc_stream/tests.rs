@@ -256,6 +256,16 @@ fn model_rewrite_changes_only_model_and_length(#[case] header: &str) {
     assert_eq!(returned_body(&responses).0, expect);
 }
 
+#[test]
+fn objective_and_fairness_id_are_read_and_removed() {
+    let names = ["x-gateway-inference-objective", "x-llm-d-inference-fairness-id"];
+    let request = complete_request(vec![headers(&names.map(|name| (name, "v")), false), body(BODY, true)]);
+    let flow = request.flow.as_ref().unwrap();
+    assert_eq!((flow.objective.as_deref(), flow.fairness_id.as_deref()), (Some("v"), Some("v")));
+    let removed = header_mutation(&request.responses("m", &scheduling_result(None), None)[0]).1;
+    assert!(names.iter().all(|name| removed.iter().any(|removed| removed == name)), "{removed:?}");
+}
+
 /// The engine receives exactly the name of the target, whatever characters it contains.
 // spec: GW-39
 #[rstest]
