@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::{
     http_routes::{GatewayObjects, RouteStatuses, RouteTable, build_routes},
-    kinds::{BACKEND_POOL, USE_CASE, USE_CASE_SET},
+    kinds::{BACKEND_POOL, INFERENCE_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
     queue_limits::QueueLimits,
     snapshot::{Pool, model_names},
@@ -38,9 +38,6 @@ use pod_selection::{PodSelection, PoolSelector};
 pub(crate) use inference_extension::ExtensionObjects;
 pub(crate) use picker_config::ParsedConfigs;
 pub(crate) use pool_states::PoolStates;
-
-/// Kind of the pools of endpoint pickers. Those of v1alpha2 are known to their endpoint pickers only.
-const INFERENCE_POOL: &str = "InferencePool";
 
 /// The watched objects that the index is built from.
 #[derive(Debug, Clone, Default)]

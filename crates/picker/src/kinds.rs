@@ -18,7 +18,9 @@ pub(crate) const LEADER_WORKER_SET: Kind =
 pub(crate) const PICKER_CONFIG: Kind =
     Kind::namespaced("", "v1", "ConfigMap", "configmaps").with_label_selector(PICKER_CONFIG_SELECTOR);
 
-/// API group of InferencePools.
+/// Kind of the pools of endpoint pickers. Those of v1alpha2 are known to their endpoint pickers only.
+pub(crate) const INFERENCE_POOL: &str = "InferencePool";
+/// API group of InferencePools of v1.
 pub(crate) const INFERENCE_POOL_GROUP: &str = "inference.networking.k8s.io";
 
 const LLM_D_GROUP: &str = "llm-d.ai";

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::rule::Backend;
 use crate::{
     code,
-    kinds::{BACKEND_POOL, HTTP_ROUTE, INFERENCE_POOL_GROUP},
+    kinds::{BACKEND_POOL, HTTP_ROUTE, INFERENCE_POOL, INFERENCE_POOL_GROUP},
 };
 
 /// What references are resolved against.
@@ -48,8 +48,7 @@ impl<'a> BackendResolver<'a> {
         let kind = reference.kind.as_deref().unwrap_or("Service");
         let unresolved =
             |reason, message: String| UnresolvedReference { reason, message: format!("{field}: {message}") };
-        if ![(BACKEND_POOL.group, BACKEND_POOL.kind), (INFERENCE_POOL_GROUP, "InferencePool")].contains(&(group, kind))
-        {
+        if ![(BACKEND_POOL.group, BACKEND_POOL.kind), (INFERENCE_POOL_GROUP, INFERENCE_POOL)].contains(&(group, kind)) {
             let group = if group.is_empty() { "core" } else { group };
             let message = format!(
                 "kind {kind} of group {group} is not a backend; use a BackendPool ({}) or an InferencePool \

@@ -6,9 +6,8 @@ use cluster::{NamespacedName, metadata_field};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::INFERENCE_POOL;
 use crate::{
-    kinds::BACKEND_POOL,
+    kinds::{BACKEND_POOL, INFERENCE_POOL},
     snapshot::Pool,
     use_case::{TargetModel, UseCase},
 };
