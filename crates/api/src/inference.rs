@@ -190,10 +190,16 @@ pub struct BackendPoolStatus {
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = openapi::validation_rule(
+    "self.useCases.all(a, self.useCases.exists_one(b, b.modelName == a.modelName))",
+    "modelName of each use case must be unique; remove the duplicate",
+))]
 pub struct LLMUseCaseSetSpec {
     /// Pools in the same namespace.
     pub pool_ref: Vec<PoolRef>,
     /// Use cases; model names are unique per pool.
+    // The limits bound the cost of the rule.
+    #[schemars(length(max = 256))]
     pub use_cases: Vec<UseCase>,
 }
 
@@ -252,7 +258,7 @@ pub struct PoolRef {
 #[serde(rename_all = "camelCase")]
 pub struct UseCase {
     /// Model name in the requests of clients.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 253))]
     pub model_name: String,
     /// Latency objective; a use case with an objective is critical, and not if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -323,6 +329,30 @@ fn ports(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 mod tests {
     use super::*;
     use crate::{lint, manifest};
+
+    /// Columns: spec of an LLMUseCaseSet in the namespace `team`, error.
+    #[rstest::rstest]
+    #[case::unique("{poolRef: [{name: p, namespace: team}], useCases: [{modelName: a}, {modelName: b}]}", None)]
+    #[case::duplicate(
+        "{poolRef: [{name: p}], useCases: [{modelName: a}, {modelName: a}]}",
+        Some("spec: modelName of each use case must be unique")
+    )]
+    #[case::namespace(
+        "{poolRef: [{name: p}, {name: q, namespace: x}], useCases: []}",
+        Some("spec.poolRef[1].namespace: `x` is not the namespace of the object, which is `team`")
+    )]
+    fn use_cases_are_validated(#[case] spec: &str, #[case] expect: Option<&str>) {
+        let text = format!(
+            "apiVersion: {API_VERSION}\nkind: LLMUseCaseSet\nmetadata: {{name: s, namespace: team}}\nspec: {spec}\n"
+        );
+        let document = manifest::parse_manifest("f.yaml", &text).unwrap().remove(0);
+        let findings: Vec<String> = lint::lint_document(&document)
+            .into_iter()
+            .map(|finding| format!("{}: {}", finding.path, finding.message))
+            .collect();
+        assert_eq!(findings.len(), usize::from(expect.is_some()), "{findings:?}");
+        assert!(findings.iter().all(|finding| finding.starts_with(expect.unwrap())), "{findings:?}");
+    }
 
     #[test]
     fn pools_and_use_cases_parse_without_findings() {

@@ -16,6 +16,7 @@ mod runtimes;
 mod schema_violations;
 mod truncate;
 mod unknown_fields;
+mod use_cases;
 mod version;
 
 use crate::crds;

@@ -19,7 +19,7 @@ api::codes! {
     NO_MATCHING_LISTENER_HOSTNAME = "NoMatchingListenerHostname": "`hostnames` of an HTTPRoute and the hostnames of the listeners have no name in common.", "Correct one of them.";
     UNSUPPORTED_VALUE = "UnsupportedValue": "An HTTPRoute contains a field that the gateway does not support. It receives no requests.", "Change the field that the message names.";
     INVALID_KIND = "InvalidKind": "A backendRef of an HTTPRoute names a kind that is no pool. Its requests fail with status 500.", "Use a BackendPool or an InferencePool.";
-    REF_NOT_PERMITTED = "RefNotPermitted": "A backendRef of an HTTPRoute names a pool of another namespace, which permits no reference. Its requests fail with status 500.", "Create a ReferenceGrant in the namespace of the pool.";
+    REF_NOT_PERMITTED = "RefNotPermitted": "A backendRef of an HTTPRoute names a pool of another namespace, which permits no reference: its requests fail with status 500. Or `poolRef` of use cases names another namespace.", "Create a ReferenceGrant in the namespace of the pool for the HTTPRoute. Create use cases in the namespace of the pool.";
     BACKEND_NOT_FOUND = "BackendNotFound": "A backendRef of an HTTPRoute names a pool that does not exist. Its requests fail with status 500.", "Create the pool, or correct its name.";
     LISTENERS_NOT_VALID = "ListenersNotValid": "A listener of a Gateway is not valid; the others are served.", "Correct the listeners that the message names.";
     INVALID = "Invalid": "A Gateway or its listener is not served because it is not valid.", "See the other conditions.";

@@ -246,6 +246,10 @@ fn new_source(kind: Kind, object: &Value, pool_refs: Vec<PoolRef>, use_cases: Ve
 fn activate_use_cases(pools: &mut BTreeMap<NamespacedName, Pool>, source: &UseCaseSource) -> Activation {
     let mut activation = Activation::default();
     for reference in &source.pool_refs {
+        if let Some(namespace) = reference.namespace.as_ref().filter(|namespace| **namespace != source.key.namespace) {
+            activation.foreign_pools.insert(format!("{namespace}/{}", reference.name));
+            continue;
+        }
         let kind = reference.kind.as_deref().unwrap_or(BACKEND_POOL.kind);
         let key = NamespacedName { namespace: source.key.namespace.clone(), name: reference.name.clone() };
         // A BackendPool and an InferencePool of the same name are the same pool.

@@ -1,9 +1,9 @@
 //! Rules between fields that CEL rules of a CRD cannot express, because the values are quantities in strings.
 
 use super::finding::Finding;
-use super::{annotations, classes, http_routes, models, pod_templates, runtimes};
+use super::{annotations, classes, http_routes, models, pod_templates, runtimes, use_cases};
 use crate::manifest::Document;
-use crate::{fusioninfer, ome};
+use crate::{fusioninfer, inference, ome};
 
 /// Returns the findings about inconsistent fields of an object.
 pub(super) fn check(document: &Document) -> Vec<Finding> {
@@ -11,6 +11,17 @@ pub(super) fn check(document: &Document) -> Vec<Finding> {
         return parse_and_check::<fusioninfer::InferenceService>(document, |service| {
             http_routes::check(&service).into_iter().chain(pod_templates::check(&service)).collect()
         });
+    }
+    if document.api_version() == inference::API_VERSION {
+        return match document.kind() {
+            "LLMUseCaseSet" => parse_and_check::<inference::LLMUseCaseSet>(document, |set| {
+                use_cases::check(document, &set.spec.pool_ref)
+            }),
+            "LLMUseCase" => parse_and_check::<inference::LLMUseCase>(document, |use_case| {
+                use_cases::check(document, &use_case.spec.pool_ref)
+            }),
+            _ => Vec::new(),
+        };
     }
     if document.api_version() != ome::API_VERSION {
         return Vec::new();

@@ -26,6 +26,8 @@ pub(super) struct Activation {
     pub(super) found_pools: BTreeSet<String>,
     /// Names of the referenced pools that do not exist.
     pub(super) missing_pools: BTreeSet<String>,
+    /// `NAMESPACE/NAME` of the referenced pools of other namespaces.
+    pub(super) foreign_pools: BTreeSet<String>,
     /// Names of the referenced InferencePools that are not watched: only their endpoint pickers know whether they exist.
     pub(super) unknown_inference_pools: BTreeSet<String>,
     /// Pools on which the use case of a model name is active.
@@ -132,7 +134,7 @@ pub(super) fn picker_config_condition(policy: &Result<SchedulingPolicy, PickerCo
 }
 
 fn accepted_condition(activation: &Activation, model_names: &ModelNames) -> Condition {
-    let Activation { found_pools, missing_pools, unknown_inference_pools, .. } = activation;
+    let Activation { found_pools, missing_pools, foreign_pools, unknown_inference_pools, .. } = activation;
     let Activation { conflicting_use_cases, zero_weight_use_cases, .. } = activation;
     if !conflicting_use_cases.is_empty() {
         let message = format!(
@@ -147,6 +149,10 @@ fn accepted_condition(activation: &Activation, model_names: &ModelNames) -> Cond
             join_names(zero_weight_use_cases)
         );
         return Condition::new("Accepted", false, code::INVALID_WEIGHTS, message);
+    }
+    if found_pools.is_empty() && missing_pools.is_empty() && !foreign_pools.is_empty() {
+        let message = format!("No use case is active: pool {} is in another namespace.", join_names(foreign_pools));
+        return Condition::new("Accepted", false, code::REF_NOT_PERMITTED, message);
     }
     match (found_pools.is_empty(), missing_pools.is_empty()) {
         (true, true) if !unknown_inference_pools.is_empty() => {
@@ -174,7 +180,14 @@ fn accepted_condition(activation: &Activation, model_names: &ModelNames) -> Cond
 }
 
 fn resolved_refs_condition(activation: &Activation) -> Condition {
-    let Activation { missing_pools, unknown_inference_pools, .. } = activation;
+    let Activation { missing_pools, foreign_pools, unknown_inference_pools, .. } = activation;
+    if !foreign_pools.is_empty() {
+        let message = format!(
+            "Pool {} is in another namespace; use cases apply to pools of their own namespace.",
+            join_names(foreign_pools)
+        );
+        return Condition::new("ResolvedRefs", false, code::REF_NOT_PERMITTED, message);
+    }
     match missing_pools.is_empty() {
         true if unknown_inference_pools.is_empty() => {
             Condition::new("ResolvedRefs", true, code::RESOLVED_REFS, "All referenced pools exist.")

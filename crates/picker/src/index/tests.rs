@@ -276,6 +276,25 @@ fn owners_share_a_pool() {
     }
 }
 
+/// Columns: pools, conditions.
+#[rstest]
+#[case::own_namespace(json!([{"name": "p", "namespace": "ns"}]), ["Accepted True Accepted", "ResolvedRefs True ResolvedRefs"])]
+#[case::other_namespace(json!([{"name": "p", "namespace": "other"}]), ["Accepted False RefNotPermitted", "ResolvedRefs False RefNotPermitted"])]
+#[case::both(json!([{"name": "p"}, {"name": "p", "namespace": "other"}]), ["Accepted True Accepted", "ResolvedRefs False RefNotPermitted"])]
+fn pools_of_other_namespaces_are_refused(#[case] pools: Value, #[case] expect: [&str; 2]) {
+    let mut set = (*use_case_set("s", "2026-01-02T00:00:00Z", &[], &["m"])).clone();
+    set["spec"]["poolRef"] = pools;
+    let objects = WatchedObjects {
+        backend_pools: vec![pool("p", &[8000])],
+        use_case_sets: vec![Arc::new(set)],
+        ..WatchedObjects::default()
+    };
+    let conditions = index(&objects).use_case_conditions.into_values().next().unwrap();
+    let text =
+        |condition: &Condition| format!("{} {} {}", condition.type_, condition.status.as_str(), condition.reason);
+    assert_eq!(conditions.iter().map(text).collect::<Vec<_>>(), expect);
+}
+
 fn inference_pool() -> Arc<Value> {
     Arc::new(json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
         "metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},

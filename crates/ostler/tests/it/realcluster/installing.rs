@@ -104,6 +104,12 @@ fn runtime(kind: &str, spec: Value) -> Value {
 
 // spec: RT-72
 pub(super) async fn schema_rejects_invalid_objects(test_cluster: &TestCluster) {
+    let use_cases = json!([{"modelName": "chat"}, {"modelName": "chat"}]);
+    let set = json!({"apiVersion": "inference.networking.x-k8s.io/v1alpha1", "kind": "LLMUseCaseSet",
+        "metadata": {"name": "duplicates", "namespace": "default"},
+        "spec": {"poolRef": [{"name": "p"}], "useCases": use_cases}});
+    let rejection = test_cluster.rejection(&set).await.expect("a duplicate model name is rejected");
+    assert!(rejection.contains("modelName of each use case must be unique"), "{rejection}");
     for kind in ["ServingRuntime", "ClusterServingRuntime"] {
         for priority in [0, -1] {
             let formats = json!([{"modelFormat": {"name": "safetensors", "version": "1.0.0"}, "priority": priority}]);
