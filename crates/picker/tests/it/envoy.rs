@@ -160,6 +160,32 @@ async fn requests_are_sent_to_the_selected_endpoint() {
     assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
 }
 
+/// A route of Envoy splits its requests over two pools, each with a picker of its own.
+// spec: GW-58
+#[tokio::test]
+#[ignore = "needs Envoy: cargo xtask test --with envoy"]
+async fn route_splits_requests_over_pools() {
+    let fixture = PickerFixture::start("").await;
+    let labels = |role: &str| json!({"app": "llama", "fusioninfer.io/component-type": role});
+    fixture.create_pool_of("pool", &labels("worker"));
+    fixture.create_pool_of("second", &labels("other"));
+    let _engines =
+        [(2, "worker"), (3, "other")].map(|(host, role)| fixture.start_server(host, role, echo_server(host)));
+    wait_for_endpoints(&fixture, 1).await;
+    let second = PickerProcess::start_for("second", &fixture.server, "", LOCALHOST, None).await;
+    wait_until("the endpoint of the second pool", async || second.picker.endpoints().len() == 1).await;
+    let second_pool = Some((second.address, 30));
+    let envoy = Envoy::start(&EnvoyConfig { second_pool, ..EnvoyConfig::new(vec![fixture.ext_proc_address]) }).await;
+    let mut requests = 0;
+    for _ in 0..1_000 {
+        let response = post(envoy.address, &[], r#"{"model": "m", "prompt": "x"}"#).await;
+        assert_eq!(response.status(), 200, "{}", response.body);
+        requests += usize::from(response.json()["host"] == 3);
+    }
+    assert!((250..=350).contains(&requests), "{requests}");
+    assert_eq!(envoy.ext_proc_stat("streams_failed").await, 0);
+}
+
 /// Without its body, the picker does not know the model of a request: nothing is replaced.
 #[rstest::rstest]
 #[case::no_body(false)]

@@ -34,6 +34,8 @@ const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
 pub(crate) struct EnvoyConfig {
     /// Addresses of the endpoint pickers.
     pub(crate) pickers: Vec<SocketAddr>,
+    /// Picker of a second pool, and its share of the requests in percent.
+    pub(crate) second_pool: Option<(SocketAddr, u32)>,
     /// PEM file with the certificate authority of the pickers, which then serve TLS.
     pub(crate) picker_ca: Option<String>,
     /// Whether requests are sent to an engine that Envoy selects while no picker is available.
@@ -55,7 +57,7 @@ pub(crate) struct Envoy {
     _directory: TempDir,
 }
 
-/// An endpoint picker for the pool `default/pool` with a runtime of its own, so that it can be killed.
+/// An endpoint picker with a runtime of its own, so that it can be killed.
 pub(crate) struct PickerProcess {
     pub(crate) picker: Arc<EndpointPicker>,
     pub(crate) address: SocketAddr,
@@ -79,6 +81,7 @@ impl EnvoyConfig {
     pub(crate) fn new(pickers: Vec<SocketAddr>) -> Self {
         Self {
             pickers,
+            second_pool: None,
             picker_ca: None,
             fail_open: false,
             sends_request_body: true,
@@ -91,7 +94,7 @@ impl EnvoyConfig {
         let route = json!({
             "match": {"prefix": "/"},
             "route": {
-                "cluster": "engines", "timeout": "0s",
+                "weighted_clusters": {"clusters": self.weighted_clusters()}, "timeout": "0s",
                 "retry_policy": {"retry_on": "connect-failure", "num_retries": 2},
             },
             "response_headers_to_add": [{
@@ -117,8 +120,26 @@ impl EnvoyConfig {
         });
         json!({
             "admin": {"address": loopback(0)},
-            "static_resources": {"listeners": [listener], "clusters": [self.picker_cluster(), self.engine_cluster()]},
+            "static_resources": {"listeners": [listener], "clusters": self.clusters()},
         })
+    }
+
+    fn clusters(&self) -> Vec<Value> {
+        let second = self.second_pool.map(|(picker, _)| self.picker_cluster("second-pickers", &[picker]));
+        [self.picker_cluster("pickers", &self.pickers), self.engine_cluster()].into_iter().chain(second).collect()
+    }
+
+    /// Returns the backends of the route. As in gateways that serve InferencePools, the one that is drawn states the picker.
+    fn weighted_clusters(&self) -> Value {
+        let Some((_, percent)) = self.second_pool else { return json!([{"name": "engines", "weight": 100}]) };
+        let second = json!({"ext_proc": {
+            "@type": format!("{TYPES}.filters.http.ext_proc.v3.ExtProcPerRoute"),
+            "overrides": {"grpc_service": {"envoy_grpc": {"cluster_name": "second-pickers"}}},
+        }});
+        json!([
+            {"name": "engines", "weight": 100 - percent},
+            {"name": "engines", "weight": percent, "typed_per_filter_config": second},
+        ])
     }
 
     fn ext_proc(&self) -> Value {
@@ -141,15 +162,15 @@ impl EnvoyConfig {
     }
 
     /// Envoy uses the pickers that are healthy.
-    fn picker_cluster(&self) -> Value {
+    fn picker_cluster(&self, name: &str, pickers: &[SocketAddr]) -> Value {
         let http2 = json!({
             "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
             "explicit_http_config": {"http2_protocol_options": {}},
         });
         let mut cluster = json!({
-            "name": "pickers", "type": "STATIC", "connect_timeout": "1s",
+            "name": name, "type": "STATIC", "connect_timeout": "1s",
             "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
-            "load_assignment": load_assignment("pickers", &self.pickers),
+            "load_assignment": load_assignment(name, pickers),
             "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
             "health_checks": [{
                 "timeout": "5s", "interval": "0.2s", "no_traffic_interval": "0.2s", "no_traffic_healthy_interval": "0.2s",
@@ -286,15 +307,26 @@ impl Drop for Envoy {
 // === impl PickerProcess ===
 
 impl PickerProcess {
-    /// Starts a picker that watches `server` and listens on `address`.
+    /// Starts a picker for the pool `default/pool` that watches `server` and listens on `address`.
     pub(crate) async fn start(
         server: &Server,
         config: &str,
         address: SocketAddr,
         certificate: Option<Arc<ServingCertificate>>,
     ) -> Self {
+        Self::start_for("pool", server, config, address, certificate).await
+    }
+
+    /// Starts a picker for a pool of the namespace `default`.
+    pub(crate) async fn start_for(
+        pool: &str,
+        server: &Server,
+        config: &str,
+        address: SocketAddr,
+        certificate: Option<Arc<ServingCertificate>>,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let key = NamespacedName::new("default", "pool");
+        let key = NamespacedName::new("default", pool);
         let policy = parse_config(config).unwrap().policy;
         let picker = Arc::new(EndpointPicker::new(key, policy, DEFAULT_REQUEST_MEMORY, 7));
         let shutdown = CancellationToken::new();

@@ -12,6 +12,7 @@ mod backend_pools;
 mod endpoint_picker;
 mod envoy;
 mod envoy_fixture;
+mod frontends;
 mod gateway_fixture;
 mod http_routes;
 mod inference_extension;

@@ -119,9 +119,14 @@ impl PickerFixture {
     }
 
     pub(crate) fn create_pool(&self) {
+        self.create_pool_of("pool", &json!({"app": "llama"}));
+    }
+
+    /// Creates an InferencePool of the Pods with these labels.
+    pub(crate) fn create_pool_of(&self, name: &str, labels: &Value) {
         let pool = json!({"apiVersion": "inference.networking.k8s.io/v1", "kind": "InferencePool",
-            "metadata": {"name": "pool", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": self.port}]}});
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"selector": {"matchLabels": labels}, "targetPorts": [{"number": self.port}]}});
         self.server.create(POOLS, pool).unwrap();
     }
 
