@@ -132,6 +132,7 @@ fn vllm() -> Result<()> {
         "real_engine_serves_requests",
         "prefixes_and_adapters_stay_on_their_engines",
         "metrics_of_a_real_engine_reappear_per_pool",
+        "overload_waits_in_the_gateway",
     ];
     for test in tests.map(|test| format!("vllm::{test}")) {
         process::run(ignored_test(&test).env("OSTLER_VLLM", &vllm))?;

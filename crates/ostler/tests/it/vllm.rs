@@ -1,12 +1,15 @@
 //! `ostler up` starts the installed vLLM with a small model, and the gateway streams its response and selects between two
 //! engines. Run by `cargo xtask test --with vllm`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -122,6 +125,62 @@ fn metrics_of_a_real_engine_reappear_per_pool() {
     assert!(clients.iter().any(|client| !client.is_finished()));
     clients.into_iter().for_each(|client| drop(client.join().unwrap()));
     wait_until("metrics of the idle engine", || has_values(1.0, false));
+}
+
+/// Two engines run eight requests at a time each, and 48 clients send one after the other: three times as many as the engines can run.
+/// Single requests try from time to time whether an engine can run more.
+// spec: GW-16
+#[test]
+#[ignore = "needs a vLLM: cargo xtask test --with vllm"]
+fn overload_waits_in_the_gateway() {
+    const CLIENTS: usize = 48;
+    let directory = TempDirectory::new();
+    let manifest =
+        manifest(&directory, &[]).replace("minReplicas: 1, maxReplicas: 1", "minReplicas: 2, maxReplicas: 2");
+    let session = start(&directory.file("service.yaml", &manifest), 2);
+    let (endpoints, is_stopped) = (Mutex::new(BTreeSet::new()), AtomicBool::new(false));
+    let reports = std::thread::scope(|scope| {
+        let send = |client: usize| {
+            for number in 0.. {
+                if is_stopped.load(Relaxed) {
+                    return number;
+                }
+                let content = format!("Client {client}, request {number}");
+                let request = ChatRequest { content, max_tokens: 200, ..ChatRequest::default() };
+                endpoints.lock().unwrap().insert(complete(&session.gateway, &request).endpoint());
+            }
+            0
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || send(client))).collect();
+        // The gateway learns the limits of the engines.
+        std::thread::sleep(Duration::from_secs(20));
+        let engines = endpoints.lock().unwrap().clone();
+        assert_eq!(engines.len(), 2);
+        let mut reports = Vec::new();
+        for _ in 0..120 {
+            reports.extend(engines.iter().map(|engine| waiting_requests(engine)));
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        is_stopped.store(true, Relaxed);
+        let served: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
+        assert!(served > CLIENTS, "{served} requests");
+        reports
+    });
+    let with_queue = reports.iter().filter(|waiting| **waiting > 0.0).count();
+    eprintln!("{with_queue} of {} reports show a waiting request", reports.len());
+    assert!(reports.iter().all(|waiting| *waiting <= 1.0), "{reports:?}");
+    assert!(with_queue * 20 <= reports.len(), "{reports:?}");
+}
+
+/// Returns the number of requests that wait in an engine.
+fn waiting_requests(engine: &str) -> f64 {
+    let mut connection = TcpStream::connect(engine).unwrap();
+    connection.set_read_timeout(Some(TIMEOUT)).unwrap();
+    connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    connection.read_to_string(&mut page).unwrap();
+    let line = page.lines().find(|line| line.starts_with("vllm:num_requests_waiting{")).unwrap();
+    line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
 /// The engines as endpoints of an endpoint picker.

@@ -30,7 +30,7 @@ const MEAN_DURATION: Duration = Duration::from_millis(2_600);
 /// Requests per second that the engines serve.
 const CAPACITY: f64 = (ENGINES * SLOTS) as f64 / 2.6;
 
-/// How long requests arrive.
+/// How long requests arrive, unless a test states another time.
 const END: Duration = Duration::from_secs(120);
 
 /// When the limits of the engines are learned.
@@ -55,6 +55,8 @@ struct Served {
 /// What happened.
 #[derive(Default)]
 struct Outcome {
+    /// When requests stopped arriving.
+    end: Duration,
     served: Vec<Served>,
     /// Number of rejected requests by model.
     rejected: BTreeMap<&'static str, usize>,
@@ -97,16 +99,16 @@ impl Outcome {
 
     /// Returns the part of the slots that were in use once the limits were learned.
     fn utilization(&self) -> f64 {
-        let busy = self.served.iter().map(|served| served.end.min(END).saturating_sub(served.start.max(LEARNED)));
+        let busy = self.served.iter().map(|served| served.end.min(self.end).saturating_sub(served.start.max(LEARNED)));
         let busy: Duration = busy.sum();
-        busy.as_secs_f64() / ((ENGINES * SLOTS) as f64 * (END - LEARNED).as_secs_f64())
+        busy.as_secs_f64() / ((ENGINES * SLOTS) as f64 * (self.end - LEARNED).as_secs_f64())
     }
 
     /// Returns how many requests of `model` started in each interval of ten seconds once the limits were learned.
     fn starts(&self, model: &str) -> Vec<usize> {
         let first = LEARNED.as_secs() / 10 + 1;
         let count = |interval| self.of(model).filter(|served| served.start.as_secs() / 10 == interval).count();
-        (first..END.as_secs() / 10).map(count).collect()
+        (first..self.end.as_secs() / 10).map(count).collect()
     }
 }
 
@@ -118,11 +120,11 @@ const ONE_POOL: Pools<'_> = &[("p", 0..ENGINES, &[("critical", CRITICAL), ("a", 
 
 /// Sends requests for models at rates per second to one pool.
 async fn simulate(rates: &[(&'static str, f64)]) -> Outcome {
-    simulate_pools(ONE_POOL, rates).await
+    simulate_pools(ONE_POOL, rates, END).await
 }
 
-/// Sends requests for models at rates per second.
-async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)]) -> Outcome {
+/// Sends requests for models at rates per second until `end`.
+async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)], end: Duration) -> Outcome {
     let scheduler = Scheduler::new(SchedulingPolicy::default(), 1).with_default_namespace("ns".to_owned());
     let engine = |number: usize| {
         let endpoint = Arc::new(endpoint(number as u8));
@@ -145,7 +147,7 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)]) -> Outc
     let mut requests = JoinSet::new();
     for (seed, (model, rate)) in (1..).zip(rates.iter().copied()) {
         let (mut rng, mut arrival) = (Rng::with_seed(seed), Duration::ZERO);
-        while arrival < END {
+        while arrival < end {
             arrival += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / rate);
             let duration = MEAN_DURATION.mul_f64(0.5 + rng.f64());
             let (scheduler, engines) = (Arc::clone(&scheduler), engines.clone());
@@ -160,8 +162,8 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)]) -> Outc
             });
         }
     }
-    let mut outcome = Outcome::default();
-    while origin.elapsed() < END {
+    let mut outcome = Outcome { end, ..Outcome::default() };
+    while origin.elapsed() < end {
         tokio::time::sleep(BUSY_SCRAPE_INTERVAL).await;
         engines.iter().for_each(|engine| engine.report());
         if origin.elapsed() >= LEARNED {
@@ -186,8 +188,9 @@ async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingErro
     scheduler.admit(&request).await
 }
 
-/// No engine has a queue, except for the single requests that try whether it can run more. The engines are busy all the time, and the
-/// others do not delay requests with a higher priority.
+/// No engine has a queue for ten minutes, except for the single requests that try whether it can run more. The engines are busy all the
+/// time, and the others do not delay requests with a higher priority.
+// spec: GW-16
 // spec: GW-36
 // spec: GW-74
 // spec: GW-76
@@ -195,8 +198,10 @@ async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingErro
 #[tokio::test(start_paused = true)]
 async fn overload_waits_in_the_gateway() {
     let critical = ("critical", 0.3 * CAPACITY);
-    let alone = simulate(&[critical]).await;
-    let outcome = simulate(&[critical, ("a", 2.2 * CAPACITY), ("undeclared", 0.5 * CAPACITY)]).await;
+    let end = Duration::from_secs(600);
+    let alone = simulate_pools(ONE_POOL, &[critical], end).await;
+    let overload = [critical, ("a", 2.2 * CAPACITY), ("undeclared", 0.5 * CAPACITY)];
+    let outcome = simulate_pools(ONE_POOL, &overload, end).await;
 
     let reports = outcome.waiting.len();
     let with_queue = outcome.waiting.iter().filter(|waiting| **waiting > 0).count();
@@ -207,7 +212,7 @@ async fn overload_waits_in_the_gateway() {
     let (expected, actual) = (alone.p95("critical"), outcome.p95("critical"));
     assert!(actual.as_secs_f64() <= 1.05 * expected.as_secs_f64(), "{expected:?} {actual:?}");
     assert_eq!(outcome.rejected.get("critical"), None);
-    let undeclared = outcome.of("undeclared").filter(|served| (LEARNED..END).contains(&served.start));
+    let undeclared = outcome.of("undeclared").filter(|served| (LEARNED..end).contains(&served.start));
     assert_eq!(undeclared.count(), 0, "they have the lowest priority");
     assert!(outcome.rejected["a"] > 0);
 }
@@ -243,8 +248,8 @@ async fn undeclared_models_have_equal_shares() {
 async fn overload_of_a_pool_does_not_concern_another_one() {
     let pools: Pools<'_> = &[("p", 0..2, &[("a", NONCRITICAL)]), ("q", 2..4, &[("b", NONCRITICAL)])];
     let b = ("b", 0.3 * CAPACITY);
-    let alone = simulate_pools(pools, &[b]).await;
-    let outcome = simulate_pools(pools, &[("a", 1.5 * CAPACITY), b]).await;
+    let alone = simulate_pools(pools, &[b], END).await;
+    let outcome = simulate_pools(pools, &[("a", 1.5 * CAPACITY), b], END).await;
     assert!(outcome.rejected["a"] > 0 && !outcome.rejected.contains_key("b"), "{:?}", outcome.rejected);
     let (expected, actual) = (alone.p95("b"), outcome.p95("b"));
     assert!(actual.as_secs_f64() <= 1.05 * expected.as_secs_f64(), "{expected:?} {actual:?}");
