@@ -81,6 +81,11 @@ impl Generation {
         })
     }
 
+    /// Receives the KV cache of the prompt, which another engine has computed.
+    pub(crate) fn receive_prompt(&self) {
+        self.engine.cache_prompt(&self.prompt);
+    }
+
     /// Returns the token counts so far.
     pub(crate) fn usage(&self) -> Usage {
         Usage::new(self.prompt.len(), self.generated_tokens)

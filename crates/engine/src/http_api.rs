@@ -17,7 +17,7 @@ use crate::{
     api_error::ApiError,
     generation::Generation,
     http_response::{JSON, build_response, error_response},
-    metrics_page,
+    metrics_page, remote_prefill,
     request::{Endpoint, GenerationRequest, StreamOptions},
     request_body::RequestBody,
     response::{ResponseMetadata, VLLM_VERSION, completion, event_stream, model_list},
@@ -57,8 +57,11 @@ pub(crate) fn router(engine: Arc<Simulator>) -> Router {
     let get_only = |handler| get_route(get(handler));
     let development_routes = if engine.config.dev_mode { sleep_api::routes(get_route) } else { Router::new() };
     Router::new()
-        .route("/v1/chat/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Chat)))
-        .route("/v1/completions", post(|engine, headers, body| generate(engine, headers, body, Endpoint::Completion)))
+        .route(Endpoint::Chat.path(), post(|engine, headers, body| generate(engine, headers, body, Endpoint::Chat)))
+        .route(
+            Endpoint::Completion.path(),
+            post(|engine, headers, body| generate(engine, headers, body, Endpoint::Completion)),
+        )
         .route("/tokenize", post(tokenize))
         .route("/v1/models", get_route(get(models)))
         .route("/metrics", get_route(get(prometheus_metrics)))
@@ -81,6 +84,12 @@ async fn generate(
     endpoint: Endpoint,
 ) -> Response<Body> {
     let accepted = accept(&engine, &headers, body.bytes(), endpoint);
+    if let (Ok(accepted), Some(prefiller)) = (&accepted, remote_prefill::prefiller(&headers)) {
+        match remote_prefill::compute_prompt(prefiller, endpoint, body.bytes()).await {
+            Ok(()) => accepted.generation.receive_prompt(),
+            Err(error) => tracing::warn!(%prefiller, %error, "the prefiller failed; the decoder computes the prompt"),
+        }
+    }
     // A queued request needs only its tokens.
     drop((headers, body));
     match accepted {

@@ -16,7 +16,8 @@
 //!    `memory`, `metrics` (recording), `server_command`, `config`.
 //! 2. Formats and bodies: `api_error`, `request`, `request_body`, `prompt`, `response`.
 //! 3. The simulated engine: `simulator` (state that requests share) and `generation` (one request).
-//! 4. HTTP: `metrics_page`, `http_response`, `sleep_api`, `http_api`, `serve`. Only this layer opens sockets.
+//! 4. HTTP: `metrics_page`, `http_response`, `remote_prefill` (prompts that another engine computes), `sleep_api`, `http_api`, `serve`. Only
+//!    this layer opens sockets.
 //!
 //! vLLM does not listen until its weights are loaded, and neither does [`run`]. [`serve`] gets a listening socket; while
 //! loading, it responds 503 with an empty body to every request.
@@ -34,6 +35,7 @@ mod metrics;
 mod metrics_page;
 mod prefix_cache;
 mod prompt;
+mod remote_prefill;
 mod request;
 mod request_body;
 mod response;

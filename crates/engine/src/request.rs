@@ -75,6 +75,18 @@ pub(crate) enum Endpoint {
     Completion,
 }
 
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// Returns the path.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Completion => "/v1/completions",
+        }
+    }
+}
+
 // === impl GenerationRequest ===
 
 impl GenerationRequest {

@@ -1,5 +1,8 @@
 //! Role-based services and their routers in `ostler up`, with a real endpoint picker.
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -97,6 +100,35 @@ fn runs_routers_with_all_strategies(#[case] router: &str) {
         let models = send(&session.gateway, "GET /v1/models HTTP/1.0\r\n\r\n");
         models.contains(MODEL).then_some(())
     });
+}
+
+/// The gateway selects a pair, and the decoder lets the prefiller compute the prompt, as a sidecar for disaggregated serving does.
+#[tokio::test]
+async fn prefillers_compute_the_prompts_of_decoders() {
+    let directory = TempDirectory::new();
+    let file = directory.file("pair.yaml", story(2));
+    let session = Session::start(&["-f", &file, "--nodes", "8×H100-80G"]);
+    wait_for_rollout(&session, "qwen-inference-service");
+    let content = "Horses sleep standing. ".repeat(100);
+    let messages = json!([{"role": "user", "content": content}]);
+    let body = json!({"model": "qwen-inference-service", "messages": messages, "max_tokens": 4}).to_string();
+    wait_until("a response", || post_chat(&session.gateway, &body).lines().next()?.contains(" 200 ").then_some(()));
+    let config = Kubeconfig::read_from(&session.kubeconfig).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(kube::Client::try_from(config).unwrap());
+    let tokens = async |role: &str| {
+        let selector = ListParams::default().labels(&format!("fusioninfer.io/component-type={role}"));
+        let addresses =
+            pods.list(&selector).await.unwrap().items.into_iter().map(|pod| pod.status.unwrap().pod_ip.unwrap());
+        let tokens = |address: String| -> f64 {
+            let page = send(&format!("{address}:8000"), "GET /metrics HTTP/1.0\r\n\r\n");
+            let computed = |line: &&str| line.starts_with("vllm:prompt_tokens_total{");
+            let line = page.lines().find(computed).unwrap();
+            line.rsplit_once(' ').unwrap().1.parse().unwrap()
+        };
+        addresses.map(tokens).sum::<f64>()
+    };
+    assert!(tokens("prefiller").await >= 400.0 && tokens("decoder").await >= 400.0);
 }
 
 /// An invalid picker configuration makes the router not ready; requests still reach the engines.

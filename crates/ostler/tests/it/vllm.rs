@@ -112,18 +112,22 @@ fn metrics_of_a_real_engine_reappear_per_pool() {
         (pods == ready && (usage > 0.0) == is_loaded && (queue > 0.0) == is_loaded).then_some(())
     };
     wait_until("metrics of the idle engine", || has_values(1.0, false));
-    let gateway = session.gateway.clone();
-    let clients: Vec<_> = (0..16)
-        .map(|number| {
-            let (gateway, content) = (gateway.clone(), format!("Client {number}"));
-            std::thread::spawn(move || {
-                complete(&gateway, &ChatRequest { content, max_tokens: 900, ..ChatRequest::default() })
-            })
-        })
-        .collect();
-    wait_until("metrics of the loaded engine", || has_values(1.0, true));
-    assert!(clients.iter().any(|client| !client.is_finished()));
-    clients.into_iter().for_each(|client| drop(client.join().unwrap()));
+    // The gateway would not send more requests than the engine can run.
+    let engine = complete(&session.gateway, &ChatRequest::default()).endpoint();
+    let is_stopped = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in 0..16 {
+            let (engine, is_stopped) = (&engine, &is_stopped);
+            scope.spawn(move || {
+                while !is_stopped.load(Relaxed) {
+                    let content = format!("Client {client}");
+                    complete(engine, &ChatRequest { content, max_tokens: 900, ..ChatRequest::default() });
+                }
+            });
+        }
+        wait_until("metrics of the loaded engine", || has_values(1.0, true));
+        is_stopped.store(true, Relaxed);
+    });
     wait_until("metrics of the idle engine", || has_values(1.0, false));
 }
 
