@@ -251,7 +251,14 @@ fn replicas_are_spread_and_isolated() {
         let is_match = |object: &&Value, kind: &str| {
             object["kind"] == kind && object["metadata"]["name"] == deployment["metadata"]["name"]
         };
-        let of_kind = |kind: &str| objects.iter().find(|object| is_match(object, kind)).unwrap().clone();
+        let find_kind = |kind: &str| objects.iter().find(|object| is_match(object, kind)).cloned();
+        let of_kind = |kind: &str| find_kind(kind).unwrap();
+        // An apply would reset the number that an autoscaler has set.
+        let autoscaler =
+            find_kind("HorizontalPodAutoscaler").map(|autoscaler| autoscaler["spec"]["minReplicas"].clone());
+        let (stated, expect) =
+            (&deployment["spec"]["replicas"], if autoscaler.is_some() { Value::Null } else { 2.into() });
+        assert_eq!((stated, autoscaler.unwrap_or(2.into())), (&expect, 2.into()));
         let template = &deployment["spec"]["template"];
         let selects = |selector: &Value| selector["matchLabels"] == template["metadata"]["labels"];
         assert!(selects(&of_kind("PodDisruptionBudget")["spec"]["selector"]));
