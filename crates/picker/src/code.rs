@@ -10,6 +10,7 @@ api::codes! {
     RESOLVED_REFS = "ResolvedRefs": "All referenced pools exist, and a listener of a Gateway permits only kinds of routes that the gateway serves.", "";
     NO_ENDPOINTS = "NoEndpoints": "The pool's selector matches no running Pod.", "Correct the selector, or wait for the Pods; list them with `kubectl get pods -l …`.";
     SCALED_TO_ZERO = "ScaledToZero": "No Pod runs because the pool received no requests. The next request starts one and waits for it.", "";
+    PODS_OF_SEVERAL_POOLS = "PodsOfSeveralPools": "Several pools select the same Pods with the same port. Their requests share the limits of these engines.", "Correct one of the selectors, unless this is intended.";
     NO_READY_ENDPOINTS = "NoReadyEndpoints": "No Pod of the pool is ready.", "Run `ostler explain` for the service to see why.";
     PICKER_CONFIG_NOT_FOUND = "PickerConfigNotFound": "The ConfigMap that the annotation `ostler.io/picker-config` of the pool names does not exist, has no label `ostler.io/picker-config=true`, or may not be listed by the gateway.", "Create the ConfigMap in the namespace of the pool, or label it with `kubectl label configmap NAME ostler.io/picker-config=true`.";
     INVALID_PICKER_CONFIG = "InvalidPickerConfig": "The EndpointPickerConfig of the pool is invalid.", "Correct the field that the message names.";

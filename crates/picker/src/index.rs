@@ -32,7 +32,7 @@ use crate::{
     use_case::{CRITICAL, IMPLICIT, NONCRITICAL, TargetModel, UseCase},
 };
 use conditions::Activation;
-pub use conditions::MODEL_NAME_SHARED;
+pub use conditions::{ENDPOINTS_SHARED, MODEL_NAME_SHARED};
 use pod_selection::{PodSelection, PoolSelector};
 
 pub(crate) use inference_extension::ExtensionObjects;
@@ -332,7 +332,11 @@ impl PoolIndex {
     /// Returns the conditions of the pool at a position.
     pub(crate) fn pool_conditions(&self, position: usize) -> Vec<Condition> {
         let ready = self.pools.get(position).map(|pool| conditions::ready_condition(pool));
-        ready.into_iter().chain(self.config_conditions.get(position).cloned().flatten()).collect()
+        let sharing = self.pods.sharing_pools(position);
+        let sharing = sharing.into_iter().filter_map(|other| Some(self.pools.get(other)?.key.name.clone())).collect();
+        let shared = conditions::endpoints_shared_condition(&sharing);
+        let config = self.config_conditions.get(position).cloned().flatten();
+        ready.into_iter().chain(config).chain(shared).collect()
     }
 }
 

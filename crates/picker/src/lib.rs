@@ -90,7 +90,7 @@ pub use endpoint_state::{EndpointState, InFlight};
 pub use endpoint_subset::EndpointSubset;
 pub use gateway::{GatewayOptions, serve_gateway};
 pub use http_routes::{CONTROLLER_NAME, ServedGateways};
-pub use index::MODEL_NAME_SHARED;
+pub use index::{ENDPOINTS_SHARED, MODEL_NAME_SHARED};
 pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
 pub use policy::SchedulingPolicy;

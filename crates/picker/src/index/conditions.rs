@@ -16,6 +16,9 @@ use crate::{
 /// is true.
 pub const MODEL_NAME_SHARED: &str = "ModelNameShared";
 
+/// Condition type of pools that have an endpoint of another pool; it exists only while it is true.
+pub const ENDPOINTS_SHARED: &str = "EndpointsShared";
+
 /// Maximum number of model names that a message lists.
 const MAX_NAMES: usize = 3;
 
@@ -116,6 +119,20 @@ pub(super) fn ready_condition(pool: &Pool) -> Condition {
             format!("{ready} of {} endpoints are ready.", pool.endpoint_count),
         ),
     }
+}
+
+/// Returns the condition of a pool that has endpoints of these other pools of its namespace.
+pub(super) fn endpoints_shared_condition(pools: &BTreeSet<String>) -> Option<Condition> {
+    let omitted = pools.len().saturating_sub(MAX_NAMES);
+    let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
+    let listed: Vec<&str> = pools.iter().take(MAX_NAMES).map(String::as_str).collect();
+    let message = || {
+        let names = listed.join(", ");
+        format!(
+            "Pool {names}{more} selects Pods of this pool; the requests of all of them share the limits of these engines."
+        )
+    };
+    (!pools.is_empty()).then(|| Condition::new(ENDPOINTS_SHARED, true, code::PODS_OF_SEVERAL_POOLS, message()))
 }
 
 /// Returns the condition `PickerConfigAccepted` of a BackendPool that states an EndpointPickerConfig.

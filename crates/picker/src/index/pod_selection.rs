@@ -80,7 +80,7 @@ impl PodSelection {
         selection
     }
 
-    /// Replaces a Pod, or removes it if `pod` is `None`. Returns the pools whose endpoints have changed.
+    /// Replaces a Pod, or removes it if `pod` is `None`. Returns the pools whose endpoints, or the pools that share them, have changed.
     pub(super) fn update(
         &mut self,
         key: &NamespacedName,
@@ -96,6 +96,10 @@ impl PodSelection {
         for position in old.iter().flatten().filter(|position| !selecting.contains(position)) {
             let removed = self.pools.get_mut(*position).and_then(|pool| pool.pods.remove(&key.name));
             changed.extend(removed.map(|_| *position));
+        }
+        if old.as_deref().unwrap_or_default() != selecting {
+            let remaining = old.iter().flatten().filter(|position| selecting.contains(position));
+            changed.extend(remaining.copied());
         }
         for (position, pod) in selecting.iter().flat_map(|position| pod.map(|pod| (*position, pod))) {
             let Some(pool) = self.pools.get_mut(position) else { continue };
@@ -115,6 +119,17 @@ impl PodSelection {
             ready: pods().flat_map(|pod| &pod.ready).cloned().collect(),
             count: pods().map(|pod| pod.count).sum(),
         }
+    }
+
+    /// Returns the other pools that have an endpoint of the pool at `position`.
+    pub(super) fn sharing_pools(&self, position: usize) -> BTreeSet<usize> {
+        let Some(SelectedPods { selector, pods }) = self.pools.get(position) else { return BTreeSet::new() };
+        let shares_port = |other: &usize| {
+            *other != position
+                && self.pools.get(*other).is_some_and(|pool| !pool.selector.ports.is_disjoint(&selector.ports))
+        };
+        let selecting = pods.keys().filter_map(|pod| self.by_pod.get(&NamespacedName::new(&selector.namespace, pod)));
+        selecting.flatten().copied().filter(shares_port).collect()
     }
 
     /// Returns the pools that select a Pod; none for a Pod that will not run anymore.

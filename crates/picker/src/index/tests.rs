@@ -276,6 +276,30 @@ fn owners_share_a_pool() {
     }
 }
 
+/// Pools `p` and `q` select the same Pod until its label changes; `r` selects it with another port.
+#[test]
+fn pools_with_the_same_endpoints_report_each_other() {
+    let mut other = (*pool("q", &[8000, 8001])).clone();
+    other["spec"]["selector"] = json!({"role": "worker"});
+    let mut worker = (*pod("a", "10.0.0.1", true)).clone();
+    worker["metadata"]["labels"]["role"] = json!("worker");
+    let mut index = index(&WatchedObjects {
+        backend_pools: vec![pool("p", &[8000]), Arc::new(other), pool("r", &[9000])],
+        pods: vec![Arc::new(worker)],
+        ..WatchedObjects::default()
+    });
+    let shared = |index: &PoolIndex, position| {
+        let conditions = index.pool_conditions(position);
+        conditions.into_iter().find(|condition| condition.type_ == ENDPOINTS_SHARED).map(|condition| condition.message)
+    };
+    let message = |pool| {
+        format!("Pool {pool} selects Pods of this pool; the requests of all of them share the limits of these engines.")
+    };
+    assert_eq!([0, 1, 2].map(|position| shared(&index, position)), [Some(message("q")), Some(message("p")), None]);
+    let changed = index.update_pod(&NamespacedName::new("ns", "a"), Some(&pod("a", "10.0.0.1", true)), &NewStates);
+    assert_eq!((changed, shared(&index, 0)), ([0, 1, 2].into(), None));
+}
+
 /// Columns: pools, conditions.
 #[rstest]
 #[case::own_namespace(json!([{"name": "p", "namespace": "ns"}]), ["Accepted True Accepted", "ResolvedRefs True ResolvedRefs"])]
