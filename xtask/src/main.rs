@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,envoy,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [up|examples|gateway|load|scale|scheduling|simulation] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,envoy,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [up|requester|launcher|examples|gateway|load|scale|scheduling|simulation] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

@@ -19,11 +19,13 @@
 //! - `event` (Events about decisions), `metrics`.
 //!
 //! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator, `gpu_discovery` fills `gpu-map`, `release` ends
-//! all bindings; `requester_daemon` is the program in the requester. Permissions of the controller: `rbac`, `admission_policies`;
+//! all bindings; `accelerators` lists those of a container, for `requester_daemon`, the program in the requester, and `launcher_daemon`, the
+//! program that runs several engines in one Pod. Permissions of the controller: `rbac`, `admission_policies`;
 //! which Pods are its own: `ownership`.
 
 #![warn(missing_docs)]
 
+mod accelerators;
 mod action;
 mod admission_policies;
 mod answer;
@@ -38,6 +40,7 @@ mod gpu_discovery;
 mod gpu_map;
 mod http;
 mod identity;
+mod launcher_daemon;
 mod metrics;
 mod names;
 mod node;
@@ -55,6 +58,7 @@ mod step;
 mod template;
 mod write;
 
+pub use accelerators::{Accelerator, find_accelerators, list_accelerators};
 pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
 pub use admission_policies::admission_policies;
 pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
@@ -65,6 +69,7 @@ pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, Requeste
 pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus, is_own_gpu_map_entry};
 pub use gpu_map::GpuMap;
 pub use http::perform;
+pub use launcher_daemon::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
 pub use metrics::Metrics;
 pub use node::{Availability, Demand, Engine, EngineState, NodeState, Rejection, Server};
 pub use nominal::{Derivation, NominalProvider, Owner, PatchError, nominal_provider};
@@ -77,7 +82,7 @@ pub use rbac::{
 };
 pub use release::{ReleaseError, ReleaseSummary, release};
 pub use requester::Requester;
-pub use requester_daemon::{Accelerator, RequesterDaemon, RequesterOptions, find_accelerators, list_accelerators};
+pub use requester_daemon::{RequesterDaemon, RequesterOptions};
 pub use settings::Settings;
 pub use step::step;
 pub use template::template_provider;

@@ -3,6 +3,7 @@
 mod directories;
 mod examples;
 mod gateway;
+mod launcher;
 mod load;
 mod measured_process;
 mod options;
@@ -19,7 +20,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, cargo};
 use options::Options;
 
-const USAGE: &str = "usage: cargo xtask bench [up | requester | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
+const USAGE: &str = "usage: cargo xtask bench [up | requester | launcher | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -60,6 +61,7 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
     Ok(vec![
         Benchmark { name: "up", programs: vec![ostler()], run: up::run },
         Benchmark { name: "requester", programs: vec![ostler()], run: requester::run },
+        Benchmark { name: "launcher", programs: vec![ostler()], run: launcher::run },
         Benchmark { name: "examples", programs: functions, run: examples::run },
         Benchmark {
             name: "gateway",

@@ -1,9 +1,8 @@
 //! The requester: the program in the Pod that users create. It reports the accelerators of its container, and whether its engine,
 //! which runs in another Pod, is ready.
 //!
-//! Layers: `accelerators`, `log_copy` → `routes` → [`RequesterDaemon`].
+//! Layers: `log_copy` → `routes` → [`RequesterDaemon`].
 
-mod accelerators;
 mod log_copy;
 mod routes;
 
@@ -21,8 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use accelerators::without_indexes;
-pub use accelerators::{Accelerator, find_accelerators, list_accelerators};
+use crate::accelerators::{find_accelerators, without_indexes};
 use routes::{Discovery, RequesterState};
 
 /// Maximum number of connections of one interface.

@@ -14,7 +14,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::accelerators::{Accelerator, memory_usage};
+use crate::accelerators::{Accelerator, memory_usage};
+
 use super::log_copy::{LogCopy, LogError};
 
 /// Maximum size of a piece of an engine's log.

@@ -12,6 +12,7 @@ mod crashes;
 mod defects;
 mod http;
 mod invariants;
+mod launcher_daemon;
 mod models;
 mod problems;
 mod requester_daemon;

@@ -10,6 +10,7 @@ mod engine;
 mod explain;
 mod feature_gates;
 mod gateway;
+mod launcher;
 mod leader_election_args;
 mod lint;
 mod namespace_argument;
@@ -69,6 +70,8 @@ pub(crate) enum Command {
     Engine(engine::EngineArgs),
     /// Run the requester of a dual pod: report its accelerators and the readiness of its engine
     Requester(RequesterArgs),
+    /// Run the launcher of dual pods: start and stop engines in one Pod over HTTP
+    Launcher(launcher::LauncherArgs),
 }
 
 impl Command {
@@ -80,14 +83,15 @@ impl Command {
             | Command::Actuation(_)
             | Command::Gateway(_)
             | Command::Engine(_)
-            | Command::Requester(_) => logging::INFO,
+            | Command::Requester(_)
+            | Command::Launcher(_) => logging::INFO,
             _ => logging::WARN,
         }
     }
 
     /// Returns whether the command runs once per Pod and does little, so that one thread serves it with less memory.
     pub(crate) fn is_single_threaded(&self) -> bool {
-        matches!(self, Command::Requester(_))
+        matches!(self, Command::Requester(_) | Command::Launcher(_))
     }
 }
 
@@ -109,5 +113,6 @@ pub(crate) async fn run(command: Command) -> Result<Exit> {
         Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,
         Command::Requester(args) => requester::run(args).await,
+        Command::Launcher(args) => launcher::run(args).await,
     }
 }

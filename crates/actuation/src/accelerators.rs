@@ -62,7 +62,7 @@ pub async fn list_accelerators() -> Result<Vec<Accelerator>, String> {
 ///
 /// # Errors
 /// `nvidia-smi` failed.
-pub(super) async fn memory_usage(uuids: &[String]) -> Result<BTreeMap<String, u64>, String> {
+pub(crate) async fn memory_usage(uuids: &[String]) -> Result<BTreeMap<String, u64>, String> {
     let usage = parse_memory(&nvidia_smi("uuid,memory.used").await?);
     let missing: Vec<&str> = uuids.iter().filter(|uuid| !usage.contains_key(*uuid)).map(String::as_str).collect();
     match missing.is_empty() {
@@ -72,7 +72,7 @@ pub(super) async fn memory_usage(uuids: &[String]) -> Result<BTreeMap<String, u6
 }
 
 /// Returns accelerators of which only the UUIDs are known.
-pub(super) fn without_indexes(uuids: Vec<String>) -> Vec<Accelerator> {
+pub(crate) fn without_indexes(uuids: Vec<String>) -> Vec<Accelerator> {
     uuids.into_iter().map(|uuid| Accelerator { index: None, uuid }).collect()
 }
 
