@@ -65,6 +65,8 @@ pub enum Write {
 pub enum PatchPurpose {
     /// Adds the finalizer to the requester and records its accelerators, before a provider is created or bound.
     Claim,
+    /// Records the accelerators of a requester that has a problem, so that `explain` can name them.
+    Record,
     /// Sets label `dual` of a requester.
     Link,
     /// Binds a provider: annotation and finalizer.
@@ -125,6 +127,7 @@ impl PatchPurpose {
     pub fn as_str(self) -> &'static str {
         match self {
             PatchPurpose::Claim => "claim",
+            PatchPurpose::Record => "record",
             PatchPurpose::Link => "link",
             PatchPurpose::Bind => "bind",
             PatchPurpose::Publish => "publish",

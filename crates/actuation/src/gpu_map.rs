@@ -24,6 +24,12 @@ impl GpuMap {
         GpuMap { nodes: entries.map(|(node, value)| (node.clone(), parse(value))).collect() }
     }
 
+    /// Returns the indexes of the accelerators of `node` by UUID; `None` without a valid entry.
+    #[must_use]
+    pub fn entry(&self, node: &str) -> Option<&BTreeMap<String, u32>> {
+        self.nodes.get(node)?.as_ref()
+    }
+
     /// Returns the indexes of the accelerators of `node`, in ascending order.
     ///
     /// # Errors

@@ -42,7 +42,8 @@ pub(crate) fn identity(input: &IdentityInput) -> String {
     hash.as_ref().iter().take(20).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn without_ignored_fields(spec: &Value) -> Value {
+/// Returns a spec without the fields that an identity does not cover.
+pub(crate) fn without_ignored_fields(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let fields = object::members(&mut spec);
     IGNORED_FIELDS.iter().for_each(|field| drop(fields.remove(*field)));

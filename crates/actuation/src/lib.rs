@@ -16,7 +16,8 @@
 //! - `requester` and `provider` (parsed Pods), `template` (providers of requesters in manifests), `facts` (observed over HTTP), `node` (all of these of one node);
 //! - `action` and `write` (the bodies of writes), `step` (the rules);
 //! - `answer` (effects of answers on facts), `coordinator` (all nodes);
-//! - `event` (Events about decisions), `metrics`.
+//! - `event` (Events about decisions), `metrics`;
+//! - `explanation` (of Pods and nodes, from the objects of a cluster).
 //!
 //! Beside them, with I/O: `http` performs the calls, `controller` runs a coordinator, `gpu_discovery` fills `gpu-map`, `release` ends
 //! all bindings; `accelerators` lists those of a container, for `requester_daemon`, the program in the requester, and `launcher_daemon`, the
@@ -35,6 +36,7 @@ mod container;
 mod controller;
 mod coordinator;
 mod event;
+mod explanation;
 mod facts;
 mod gpu_discovery;
 mod gpu_map;
@@ -65,6 +67,10 @@ pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Targe
 pub use container::{Container, ContainerPhase};
 pub use controller::{ControllerOptions, run_controller};
 pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds};
+pub use explanation::{
+    ClusterView, Difference, EngineSummary, GpuExplanation, NearestSleeper, NodeExplanation, Start, StartExplanation,
+    StartPath,
+};
 pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
 pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus, is_own_gpu_map_entry};
 pub use gpu_map::GpuMap;

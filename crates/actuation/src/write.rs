@@ -43,14 +43,24 @@ pub fn provider_pod(requester: &PodRef, nominal: &NominalProvider) -> Value {
 
 /// Returns the patch that records the accelerators of a requester and adds its finalizer.
 pub(crate) fn claim(requester: &Requester, accelerators: &BTreeSet<String>) -> Write {
-    let annotations = json!({
-        names::ACCELERATORS: list(accelerators),
-        names::ACCELERATORS_CONTAINER: requester.container.id,
-        names::STATUS: status_annotation(&[]),
-    });
+    let mut annotations = accelerator_annotations(requester, accelerators);
+    annotations[names::STATUS] = json!(status_annotation(&[]));
     let finalizers = requester.pod.with_finalizer(names::REQUESTER_FINALIZER);
     let fields = json!({"annotations": annotations, "finalizers": finalizers});
     patch(&requester.pod, PatchPurpose::Claim, fields)
+}
+
+/// Returns the patch that records the accelerators of a requester without a claim to them.
+pub(crate) fn record_accelerators(requester: &Requester, accelerators: &BTreeSet<String>) -> Write {
+    let annotations = accelerator_annotations(requester, accelerators);
+    patch(&requester.pod, PatchPurpose::Record, json!({"annotations": annotations}))
+}
+
+fn accelerator_annotations(requester: &Requester, accelerators: &BTreeSet<String>) -> Value {
+    json!({
+        names::ACCELERATORS: list(accelerators),
+        names::ACCELERATORS_CONTAINER: requester.container.id,
+    })
 }
 
 /// Returns the patch that names the bound provider in label `dual` of a requester.

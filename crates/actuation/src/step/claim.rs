@@ -30,7 +30,12 @@ pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, bo
 
 fn prepare(context: &Context, server: &Server, requester: &Requester, bound: Option<&Engine>) -> Outcome {
     if let (Demand::Invalid(problem), None) = (&server.demand, bound) {
-        return Outcome::blocked(problem.clone());
+        return match known_accelerators(server, requester) {
+            Some(accelerators) if requester.accelerators.as_ref() != Some(accelerators) => {
+                Outcome::write(write::record_accelerators(requester, accelerators)).with_problem(Some(problem.clone()))
+            }
+            _ => Outcome::blocked(problem.clone()),
+        };
     }
     if let Err(problem) = &requester.admin_port {
         return Outcome::blocked(problem.clone());

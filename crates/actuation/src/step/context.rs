@@ -84,21 +84,7 @@ impl<'a> Context<'a> {
 
     /// Returns unbound engines that are known to sleep and are not being deleted, least recently used first.
     pub(super) fn sleepers(&self) -> &[&'a Engine] {
-        self.sleepers.get_or_init(|| self.find_sleepers())
-    }
-
-    fn find_sleepers(&self) -> Vec<&'a Engine> {
-        let is_sleeper = |engine: &&Engine| {
-            let provider = &engine.provider;
-            provider.binding.is_none()
-                && !provider.is_terminating
-                && !engine.is_deletion_sent
-                && engine.facts.outstanding.is_none()
-                && engine.state() == EngineState::Asleep
-        };
-        let mut sleepers: Vec<&Engine> = self.node.engines.values().filter(is_sleeper).collect();
-        sleepers.sort_by_key(|engine| (engine.provider.last_used(), engine.provider.pod.name.as_str()));
-        sleepers
+        self.sleepers.get_or_init(|| sleepers(self.node))
     }
 
     /// Starts a call to an engine, unless one is outstanding or a failure was recent.
@@ -183,4 +169,20 @@ impl<'a> Context<'a> {
             _ => Outcome::wait(),
         }
     }
+}
+
+/// Returns the engines of a node that are known to sleep, are not bound and are not being deleted, least recently used first: the
+/// order in which they are deleted for others.
+pub(crate) fn sleepers(node: &NodeState) -> Vec<&Engine> {
+    let is_sleeper = |engine: &&Engine| {
+        let provider = &engine.provider;
+        provider.binding.is_none()
+            && !provider.is_terminating
+            && !engine.is_deletion_sent
+            && engine.facts.outstanding.is_none()
+            && engine.state() == EngineState::Asleep
+    };
+    let mut sleepers: Vec<&Engine> = node.engines.values().filter(is_sleeper).collect();
+    sleepers.sort_by_key(|engine| (engine.provider.last_used(), engine.provider.pod.name.as_str()));
+    sleepers
 }

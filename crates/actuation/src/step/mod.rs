@@ -21,6 +21,7 @@ use crate::node::{NodeState, Server};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use context::Context;
+pub(crate) use context::sleepers;
 use outcome::{Outcome, earliest};
 
 /// Decides what to do next for a node: at most one action, when to decide again if nothing changes, and the status annotations
@@ -45,6 +46,14 @@ pub fn step(node: &NodeState, settings: &Settings, now: Timestamp) -> Next {
         }
     }
     next
+}
+
+/// Returns the problems of the server with this UID, which [`step`] would report.
+#[must_use]
+pub(crate) fn server_problems(node: &NodeState, settings: &Settings, now: Timestamp, uid: &str) -> Vec<Problem> {
+    let context = Context::new(node, settings, now);
+    let server = context.servers().into_iter().find(|(server_uid, _)| *server_uid == uid);
+    server.map(|(uid, server)| rule(&context, uid, server).problems).unwrap_or_default()
 }
 
 /// Applies the rules to one server.

@@ -10,6 +10,7 @@ mod budget;
 mod controller;
 mod crashes;
 mod defects;
+mod explanation;
 mod http;
 mod invariants;
 mod launcher_daemon;
