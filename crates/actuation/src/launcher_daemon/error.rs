@@ -12,6 +12,8 @@ pub(super) enum LauncherError {
     InstanceNotFound(String),
     #[error("instance {0:?} already exists; delete it first or choose another id")]
     InstanceExists(String),
+    #[error("the request body has more than {0} bytes")]
+    RequestTooLarge(usize),
     /// The request can never succeed. The message has field, cause and remedy.
     #[error("{0}")]
     InvalidRequest(String),
@@ -51,6 +53,7 @@ impl LauncherError {
             LauncherError::InstanceNotFound(_) => StatusCode::NOT_FOUND,
             LauncherError::InstanceExists(_) => StatusCode::CONFLICT,
             LauncherError::RevisionUnavailable { .. } => StatusCode::GONE,
+            LauncherError::RequestTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             LauncherError::InvalidRequest(_)
             | LauncherError::UnknownGpu { .. }
             | LauncherError::InvalidCommand { .. } => StatusCode::UNPROCESSABLE_ENTITY,
@@ -66,6 +69,7 @@ impl LauncherError {
         match self {
             LauncherError::InstanceNotFound(_) => "InstanceNotFound",
             LauncherError::InstanceExists(_) => "InstanceExists",
+            LauncherError::RequestTooLarge(_) => "RequestTooLarge",
             LauncherError::InvalidRequest(_) => "InvalidRequest",
             LauncherError::UnknownGpu { .. } => "UnknownGpu",
             LauncherError::GpusUnavailable(_) => "GpusUnavailable",

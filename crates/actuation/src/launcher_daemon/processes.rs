@@ -3,7 +3,7 @@
 //! An engine starts workers, which hold memory of GPUs. If its main process ends first, they continue to hold it. An instance is
 //! therefore gone only once all its processes are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -18,6 +18,8 @@ const MARKER: &str = "OSTLER_LAUNCHER_INSTANCE";
 /// Time between two looks at processes that were killed; doubled up to the maximum.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const MAX_POLL: Duration = Duration::from_millis(500);
+/// How often zombies are looked for that were not adopted yet, after all processes have ended.
+const REAP_ATTEMPTS: u32 = 5;
 
 /// What to start.
 #[derive(Debug)]
@@ -86,15 +88,19 @@ impl InstanceProcesses {
     /// Kills the processes that remain after the main process, and waits until none is left.
     pub(super) async fn kill_remaining(&mut self) {
         self.kill_group();
-        let mut poll = FIRST_POLL;
+        let mut remaining = Remaining { group: self.group, marker: self.marker.clone(), killed: HashSet::new() };
+        let (mut poll, mut reap_attempts) = (FIRST_POLL, 0);
         loop {
-            let (marker, group) = (self.marker.clone(), self.group);
-            let is_gone = tokio::task::spawn_blocking(move || kill_survivors(group, &marker)).await.unwrap_or(false);
-            if is_gone {
+            let kill = move || (remaining.kill(), remaining);
+            // An error means that the runtime is shutting down.
+            let Ok((is_gone, returned)) = tokio::task::spawn_blocking(kill).await else { return };
+            if is_gone && (returned.killed.is_empty() || reap_attempts == REAP_ATTEMPTS) {
                 // Another process may get the id from now on.
                 self.group = None;
                 return;
             }
+            remaining = returned;
+            reap_attempts += u32::from(is_gone);
             tokio::time::sleep(poll).await;
             poll = (poll * 2).min(MAX_POLL);
         }
@@ -121,18 +127,34 @@ pub(super) fn adopt_orphans() {
     }
 }
 
-/// Kills the processes with this marker, reaps those that were adopted, and returns whether all have ended, including the group.
-fn kill_survivors(group: Option<Pid>, marker: &str) -> bool {
-    let survivors = processes_with(marker);
-    for pid in &survivors {
-        let _ = rustix::process::kill_process(*pid, Signal::KILL);
+/// Processes of an instance whose main process has ended.
+struct Remaining {
+    group: Option<Pid>,
+    marker: String,
+    /// Processes outside the group that were killed, and may remain as zombies.
+    killed: HashSet<Pid>,
+}
+
+// === impl Remaining ===
+
+impl Remaining {
+    /// Kills the processes, reaps those that this process has adopted, and returns whether all have ended.
+    fn kill(&mut self) -> bool {
+        let survivors = processes_with(&self.marker);
+        for pid in &survivors {
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        let is_gone = survivors.is_empty();
+        self.killed.extend(survivors);
+        // The parent of a process may have to end first, before it is adopted.
+        self.killed.retain(|pid| {
+            let is_reaped = matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_)));
+            !is_reaped && rustix::process::test_kill_process(*pid).is_ok()
+        });
+        let Some(group) = self.group else { return is_gone };
+        while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::NOHANG) {}
+        is_gone && rustix::process::test_kill_process_group(group).is_err()
     }
-    for pid in &survivors {
-        let _ = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
-    }
-    let Some(group) = group else { return survivors.is_empty() };
-    while let Ok(Some(_)) = rustix::process::waitpgid(group, WaitOptions::NOHANG) {}
-    survivors.is_empty() && rustix::process::test_kill_process_group(group).is_err()
 }
 
 /// Returns the processes whose environment contains `marker`. A zombie has none.

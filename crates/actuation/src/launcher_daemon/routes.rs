@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -23,6 +24,7 @@ const MAX_REQUEST_BYTES: usize = 256 << 10;
 const MAX_LOG_BYTES: u64 = 1 << 20;
 
 type Shared = State<Arc<LauncherState>>;
+type RequestBody = Result<Bytes, BytesRejection>;
 
 /// Returns the routes.
 pub(super) fn routes(state: Arc<LauncherState>) -> Router {
@@ -56,13 +58,17 @@ fn index() -> Value {
     })
 }
 
-async fn create(State(state): Shared, body: Bytes) -> Result<Response, LauncherError> {
-    let created = state.create(None, &body).await?;
+async fn create(State(state): Shared, body: RequestBody) -> Result<Response, LauncherError> {
+    let created = state.create(None, &received(body)?).await?;
     Ok((StatusCode::CREATED, Json(created)).into_response())
 }
 
-async fn create_with_id(State(state): Shared, Path(id): Path<String>, body: Bytes) -> Result<Response, LauncherError> {
-    let created = state.create(Some(id), &body).await?;
+async fn create_with_id(
+    State(state): Shared,
+    Path(id): Path<String>,
+    body: RequestBody,
+) -> Result<Response, LauncherError> {
+    let created = state.create(Some(id), &received(body)?).await?;
     Ok((StatusCode::CREATED, Json(created)).into_response())
 }
 
@@ -133,6 +139,14 @@ async fn log(State(state): Shared, Path(id): Path<String>, headers: HeaderMap) -
         response.headers_mut().insert(header::CONTENT_RANGE, value);
     }
     Ok(response)
+}
+
+/// Returns the body of a request that was received completely.
+fn received(body: RequestBody) -> Result<Bytes, LauncherError> {
+    body.map_err(|error| match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => LauncherError::RequestTooLarge(MAX_REQUEST_BYTES),
+        _ => LauncherError::InvalidRequest(error.body_text()),
+    })
 }
 
 /// Returns a parameter of a query. The values that the API knows need no decoding.

@@ -171,6 +171,7 @@ async fn engine_command_precedes_the_options() {
 #[rstest]
 #[case::duplicate("running", json!({"args": ["true"]}), 409, "InstanceExists")]
 #[case::bad_id("a%2Fb", json!({"args": ["true"]}), 422, "InvalidRequest")]
+#[case::too_large("x", json!({"options": "x".repeat(300_000)}), 413, "RequestTooLarge")]
 #[case::no_command("x", json!({}), 422, "InvalidRequest")]
 #[case::unknown_gpu("x", json!({"args": ["true"], "gpu_uuids": ["GPU-z"]}), 422, "UnknownGpu")]
 #[case::no_program("x", json!({"command": ["/no/such/program"]}), 422, "InvalidCommand")]
@@ -220,7 +221,8 @@ async fn deletion_ends_all_processes() {
     assert!(pids.iter().all(|pid| is_running(pid)));
     let (status, state) = launcher.delete("x").await;
     assert_eq!((status, &state["exit_code"]), (200, &json!(-9)));
-    assert!(!pids.iter().any(|pid| is_running(pid)));
+    let is_reaped = |pid: &String| !std::path::Path::new("/proc").join(pid).exists();
+    assert!(pids.iter().all(is_reaped), "no zombie remains");
     assert_eq!(std::fs::read_dir(launcher.directory.path()).unwrap().count(), 0, "the log is removed");
     launcher.end().await;
 }
