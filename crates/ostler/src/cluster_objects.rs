@@ -1,5 +1,7 @@
 //! Reads the objects of a cluster that decisions depend on.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use api::{Document, ome};
 use cluster::{Kind, is_terminating};
@@ -153,6 +155,36 @@ impl ClusterObjects {
         let services = self.services.iter().filter(|service| !is_terminating(service)).filter_map(edit);
         services.filter_map(|service| Claim::from_status(&service)).collect()
     }
+}
+
+/// Reads the objects of `kinds` in all namespaces, or only in `namespace` where the user may not read the others. Of ConfigMaps,
+/// which may be many, it reads only those with the name and in the namespaces `config_maps`. Also describes what was not read.
+pub(crate) async fn read_kinds(
+    client: &Client,
+    kinds: &[Kind],
+    namespace: &str,
+    config_maps: (&str, &BTreeSet<&str>),
+) -> Result<(Vec<(Kind, Vec<Value>)>, Vec<String>)> {
+    let (mut objects, mut read) = (ClusterObjects::default(), Vec::new());
+    for kind in kinds {
+        if kind.kind != "ConfigMap" {
+            read.push((*kind, objects.list_readable(client, *kind, namespace).await?));
+            continue;
+        }
+        let (name, namespaces) = config_maps;
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            match get(client, *kind, namespace, name).await {
+                Ok(object) => found.extend(object),
+                Err(error) => {
+                    let cause = forbidden_message(&error).ok_or(error)?;
+                    objects.unreadable.push(UnreadableKind { kind: *kind, namespace: None, cause });
+                }
+            }
+        }
+        read.push((*kind, found));
+    }
+    Ok((read, objects.notes()))
 }
 
 /// Lists the objects of a kind. Returns an empty list if the cluster does not serve the kind.

@@ -16,6 +16,13 @@ use crate::cluster_objects::{ListScope, list_served};
 /// Diagnostic messages by Pod name.
 pub(crate) type PodDiagnostics = BTreeMap<String, String>;
 
+/// An event of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodEvent {
+    pub reason: String,
+    pub message: String,
+}
+
 /// Start of a diagnostic that Kueue states.
 pub(crate) const KUEUE_PREFIX: &str = "Kueue: ";
 /// Maximum number of Pods to read. A service may have hundreds of Pods with the same problem.
@@ -44,6 +51,18 @@ pub(crate) async fn collect(client: &Client, namespace: &str, pods: &[&Value]) -
         diagnostics.extend(diagnostic.map(|diagnostic| (name.to_owned(), diagnostic)));
     }
     diagnostics
+}
+
+/// Returns the events of a Pod; none if they cannot be read.
+pub(crate) async fn events(client: &Client, namespace: &str, pod: &Value) -> Vec<PodEvent> {
+    let field_selector = format!("involvedObject.uid={}", metadata_field(pod, "uid"));
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let list = events.list(&ListParams::default().fields(&field_selector)).await;
+    let event = |event: Event| PodEvent {
+        reason: event.reason.unwrap_or_default(),
+        message: event.message.unwrap_or_default(),
+    };
+    list.map(|list| list.items.into_iter().map(event).collect()).unwrap_or_default()
 }
 
 /// Returns the last warning event of the Pod: `FailedMount: …`.

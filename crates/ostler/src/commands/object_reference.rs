@@ -31,6 +31,10 @@ pub(super) enum ObjectType {
     Runtime,
     /// A BaseModel or ClusterBaseModel.
     Model,
+    /// A Pod, as a requester or provider of dual pods.
+    Pod,
+    /// A Node, whose GPUs dual pods use.
+    Node,
 }
 
 /// The objects that a command accepts.
@@ -58,7 +62,7 @@ pub(super) struct FoundObject {
 }
 
 /// The accepted kinds. General names refer to several kinds.
-static KINDS: [ObjectKind; 7] = [
+static KINDS: [ObjectKind; 9] = [
     ObjectKind {
         kind: kinds::OME_SERVICE,
         object_type: ObjectType::OmeService,
@@ -78,6 +82,8 @@ static KINDS: [ObjectKind; 7] = [
     },
     ObjectKind { kind: kinds::BASE_MODEL, object_type: ObjectType::Model, aliases: &["model"] },
     ObjectKind { kind: kinds::CLUSTER_BASE_MODEL, object_type: ObjectType::Model, aliases: &["model"] },
+    ObjectKind { kind: kinds::POD, object_type: ObjectType::Pod, aliases: &["po"] },
+    ObjectKind { kind: kinds::NODE, object_type: ObjectType::Node, aliases: &["no"] },
 ];
 
 // === impl ObjectReference ===
@@ -181,9 +187,12 @@ impl ObjectKind {
         KINDS.iter().any(|other| other.kind.kind == self.kind.kind && other.kind.group != self.kind.group)
     }
 
-    /// Returns `KIND.GROUP/NAME`, which is unambiguous.
+    /// Returns `KIND.GROUP/NAME`, which is unambiguous; `KIND/NAME` in the core group.
     pub(super) fn qualified_name(&self, name: &str) -> String {
-        format!("{}.{}/{name}", self.singular(), self.kind.group)
+        match self.kind.group {
+            "" => format!("{}/{name}", self.singular()),
+            group => format!("{}.{group}/{name}", self.singular()),
+        }
     }
 }
 
@@ -208,7 +217,9 @@ impl AcceptedObjects {
 
     fn hint(self) -> &'static str {
         match self {
-            Self::Any => "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME or model/NAME",
+            Self::Any => {
+                "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME, model/NAME, pod/NAME or node/NAME"
+            }
             Self::Services | Self::ServicesWithSelection => "write inferenceservice/NAME",
         }
     }
@@ -277,13 +288,15 @@ mod tests {
     #[case::models("model/a", &["basemodel.ome.io/a", "clusterbasemodel.ome.io/a"])]
     #[case::model("basemodels.ome.io/a", &["basemodel.ome.io/a"])]
     #[case::class("aclass/a", &["acceleratorclass.ome.io/a"])]
+    #[case::pod("pod/a", &["pod/a"])]
+    #[case::node("no a", &["node/a"])]
     fn resolves_kinds_without_services(#[case] words: &str, #[case] expected: &[&str]) {
         assert_eq!(parse(words, AcceptedObjects::Any), expected);
     }
 
     #[rstest]
     fn rejects_other_forms(
-        #[values("chat", "pod/chat", "isvc/", "isvc", "/chat", "isvc.apps/chat", "isvc/chat x", "pod chat", "isvc ")]
+        #[values("chat", "job/chat", "isvc/", "isvc", "/chat", "isvc.apps/chat", "isvc/chat x", "job chat", "isvc ")]
         words: &str,
         #[values(AcceptedObjects::Any, AcceptedObjects::Services, AcceptedObjects::ServicesWithSelection)]
         accepted: AcceptedObjects,

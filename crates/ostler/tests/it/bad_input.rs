@@ -143,7 +143,7 @@ up -f replicas.yaml
 up --api 127.0.0.1:0 --gateway 127.0.0.1:0 --data-dir /proc/ostler
 explain
 explain chat
-explain pod/chat
+explain job/chat
 explain isvc/x --kubeconfig missing
 explain isvc/x --kubeconfig kubeconfig
 explain isvc/x --kubeconfig refused

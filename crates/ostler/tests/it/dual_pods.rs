@@ -200,6 +200,43 @@ async fn missing_entry_of_gpu_map_is_reported_and_added() {
     assert_eq!(providers(&pods).await, serving, "the engine is not disturbed");
 }
 
+/// The entry of the node is wrong. The commands that `explain` prints lead to a requester that is ready.
+// spec: DP-106
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_shows_how_to_repair_the_map() {
+    let session = Session::start(&["--nodes", "2×L4"]);
+    let client = session.client().await;
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    let maps = Api::<ConfigMap>::namespaced(client, "default");
+    let wrong = |value: Value| Patch::Merge(json!({"data": {"l4-0": value}}));
+    maps.patch("gpu-map", &PatchParams::default(), &wrong(json!("{\"GPU-wrong\":0}"))).await.unwrap();
+    create_requester(&pods, "r", "granite").await;
+    let run = async |args: &[&str]| {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let kubeconfig = session.kubeconfig.clone();
+        let command = move || outcome(&ostler(&[]).args(args).args(["--kubeconfig", &kubeconfig]).output().unwrap());
+        tokio::task::spawn_blocking(command).await.unwrap().0
+    };
+    let explanation = wait_for("the problem", async || {
+        let text = run(&["explain", "pod/r"]).await;
+        text.contains("is not known").then_some(text)
+    })
+    .await;
+    assert!(explanation.starts_with("default/r: not served, because its provider cannot be derived"), "{explanation}");
+    let removal = r#"kubectl -n default patch configmap gpu-map --type=merge -p '{"data":{"l4-0":null}}'"#;
+    assert!(explanation.contains(removal), "{explanation}");
+    assert!(explanation.contains("ostler actuation gpu-map --namespace default --image IMAGE"), "{explanation}");
+
+    maps.patch("gpu-map", &PatchParams::default(), &wrong(Value::Null)).await.unwrap();
+    run(&["actuation", "gpu-map", "--namespace", "default", "--image", "ostler:0.1.0"]).await;
+    ready_requesters(&pods, 1).await;
+    let explanation = run(&["explain", "pod/r"]).await;
+    assert!(explanation.starts_with("default/r: cold start; the engine of Pod r-dual-"), "{explanation}");
+    assert!(!explanation.contains("What would help"), "{explanation}");
+    let node: Value = serde_json::from_str(&run(&["explain", "node/l4-0", "-o", "json"]).await).unwrap();
+    assert_eq!(node["message"], "2 GPUs, 1 engine of dual pods");
+}
+
 // spec: DP-82
 #[tokio::test(flavor = "multi_thread")]
 async fn namespace_with_pairs_and_sleepers_is_deleted() {

@@ -2,6 +2,7 @@
 //!
 //! Pure functions from the objects of a cluster to text. An explanation does not repeat a message.
 
+pub(crate) mod actuation;
 pub(crate) mod class;
 mod conditions;
 mod decision;
