@@ -18,6 +18,7 @@ use crate::images::Images;
 use crate::local_cluster::{Listeners, LocalCluster};
 use crate::output::{self, OutputFormat};
 use crate::progress::{MessageOutput, ServiceKey};
+use crate::report::actuation_demo::ModelStart;
 use crate::report::demo::{ServiceOutcome, SessionInfo};
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
@@ -78,9 +79,12 @@ pub(crate) struct UpArgs {
     /// Do not create accelerator classes from node labels
     #[arg(long)]
     no_discovery: bool,
-    /// Apply sample services, send one request and explain how it was routed
-    #[arg(long)]
-    demo: bool,
+    /// Run a demo: `services` sends a request to sample services; in `actuation`, models take turns on one GPU
+    ///
+    /// `services` explains how the request was routed. `actuation` runs on one simulated GPU unless --nodes is set, and engines take
+    /// the time of --load-times; it prints how each model started.
+    #[arg(long, value_enum, value_name = "DEMO", num_args = 0..=1, default_missing_value = "services")]
+    demo: Option<Demo>,
     /// Exit after the demo
     #[arg(long, requires = "demo")]
     once: bool,
@@ -89,6 +93,15 @@ pub(crate) struct UpArgs {
     output: OutputFormat,
     #[command(flatten)]
     gates: FeatureGates,
+}
+
+/// A demo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Demo {
+    /// Sample services and a request
+    Services,
+    /// Dual pods: engines sleep and wake up
+    Actuation,
 }
 
 /// What `ostler up` shows and does once the cluster has started.
@@ -112,7 +125,10 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let documents = manifest_validation::read_valid(&args.filenames)?;
     manifest_validation::validate_together(&documents, &catalog::documents()?)?;
     let documents = manifest_validation::without_duplicates(documents);
-    let given_nodes = args.nodes.as_deref().map(node_groups::input::read).transpose()?;
+    let is_actuation_demo = args.demo == Some(Demo::Actuation);
+    let demo_nodes = is_actuation_demo.then(|| PathBuf::from(demo::actuation::NODES));
+    let nodes = args.nodes.as_ref().or(demo_nodes.as_ref());
+    let given_nodes = nodes.map(|nodes| node_groups::input::read(nodes)).transpose()?;
     let images = Images::read(args.config.as_deref())?;
     let state_directory = state_directory::open(args.data_dir.clone())?;
     let listeners = Listeners {
@@ -129,7 +145,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
         simulated_images: SimulatedImages::default(),
         kubeconfig: std::path::absolute(&kubeconfig).ok(),
         processes: ProcessRuntime { tracker: open_process_tracker(&state_directory)? },
-        engines: EngineEnvironment { load_times: args.load_times, ..EngineEnvironment::default() },
+        engines: EngineEnvironment { load_times: args.load_times || is_actuation_demo, ..EngineEnvironment::default() },
         end: CancellationToken::new(),
     };
     let simulated_images = runtime.simulated_images.clone();
@@ -139,7 +155,7 @@ pub(super) async fn run(args: UpArgs) -> Result<Exit> {
     let gateway_options = GatewayOptions {
         drain_timeout: args.drain_timeout.duration(),
         // The demo prints them.
-        debug_headers: args.debug_headers || args.demo,
+        debug_headers: args.debug_headers || args.demo.is_some(),
         ..GatewayOptions::default()
     };
     let (local_cluster, mut tasks) =
@@ -180,14 +196,14 @@ impl Session<'_> {
     async fn run_steps(&self) -> Result<()> {
         self.print_cluster();
         apply::documents(&self.local_cluster.client, self.documents).await?;
-        if self.args.demo {
+        if self.args.demo == Some(Demo::Services) {
             demo::deploy(self.local_cluster, &self.messages).await?;
         }
         self.print_addresses()?;
-        if self.args.demo {
-            self.run_demo().await?;
-        } else {
-            self.show_services().await;
+        match self.args.demo {
+            Some(Demo::Services) => self.run_demo().await?,
+            Some(Demo::Actuation) => self.run_actuation_demo().await?,
+            None => self.show_services().await,
         }
         if !self.args.once {
             std::future::pending::<()>().await;
@@ -221,6 +237,22 @@ impl Session<'_> {
             OutputFormat::Json => serde_json::to_string(&outcome)?,
             OutputFormat::Text => report::demo::render(&outcome, &self.info(), self.args.once),
         })
+    }
+
+    /// Runs the demo of dual pods, and prints each start as soon as it is complete.
+    async fn run_actuation_demo(&self) -> Result<()> {
+        let format = self.args.output;
+        let print = |start: &ModelStart| {
+            output::print_line(&match format {
+                OutputFormat::Json => serde_json::to_string(start)?,
+                OutputFormat::Text => report::actuation_demo::render(start),
+            })
+        };
+        demo::actuation::run(self.local_cluster, &self.messages, &print).await?;
+        if format == OutputFormat::Text && !self.args.once {
+            output::print_line(&report::actuation_demo::next_steps(&self.info()))?;
+        }
+        Ok(())
     }
 
     /// Prints the decisions for the services of the manifests, and example commands. If manifests were applied, also shows the

@@ -1,5 +1,6 @@
 //! Renders data as text. The functions are pure: they neither read nor write anything, and use no command.
 
+pub(crate) mod actuation_demo;
 pub(crate) mod demo;
 pub(crate) mod errors;
 pub(crate) mod explain;

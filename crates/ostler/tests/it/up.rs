@@ -45,6 +45,40 @@ fn demo_prints_text() {
     insta::assert_snapshot!(normalized);
 }
 
+/// Models take turns on one GPU. Each start is a document of its own.
+// spec: DP-92, DP-93, DP-95, DP-96
+#[test]
+fn actuation_demo_prints_each_start() {
+    let directory = TempDirectory::new();
+    let data = directory.0.display().to_string();
+    let output = ostler(&["up", "--demo", "actuation", "--once", "-o", "json", "--data-dir", &data])
+        .args(["--api", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
+        .output()
+        .unwrap();
+    let (stdout, stderr, code) = outcome(&output);
+    assert_eq!(code, Some(0), "{stderr}");
+    let starts: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let paths: Vec<_> = starts.iter().map(|start| (&start["start"], &start["model"], &start["path"])).collect();
+    let expected = [("granite", "cold"), ("llama", "cold"), ("granite", "hot"), ("qwen", "cold"), ("qwen", "cold")];
+    let expected: Vec<_> = (1..).zip(expected).map(|(start, (model, path))| json!([start, model, path])).collect();
+    assert_eq!(paths.iter().map(|path| json!(path)).collect::<Vec<_>>(), expected);
+    let provider = |index: usize| &starts[index]["provider"];
+    assert_eq!(provider(2), provider(0), "the engine is woken");
+    assert_ne!(provider(4), provider(3), "the provider was deleted");
+    let evicted: Vec<&Value> = starts.iter().map(|start| &start["evicted"]).collect();
+    assert_eq!(
+        evicted,
+        [&json!([]), &json!([]), &json!([]), &json!([provider(1)]), &json!([])],
+        "the oldest is deleted"
+    );
+    for start in &starts {
+        let request = &start["request"];
+        assert!(!request["answer"].as_str().unwrap().is_empty(), "{start}");
+        let endpoint = request["endpoint"].as_str().unwrap();
+        assert!(endpoint.starts_with(start["provider"].as_str().unwrap()), "{start}");
+    }
+}
+
 /// Sends a request for a stream of `tokens` and returns the connection.
 fn request_stream(host: &str, tokens: u32) -> TcpStream {
     let messages = json!([{"role": "user", "content": "hi"}]);
