@@ -301,6 +301,27 @@ pub struct UseCaseStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "openapi::conditions")]
     pub conditions: Vec<Condition>,
+    /// Measured latencies of the use cases with a latency objective, by pool; updated every 30 seconds at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<ObjectiveStatus>,
+}
+
+/// Measured latency of a use case on one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectiveStatus {
+    /// Model name of the use case.
+    pub model_name: String,
+    /// Name of the pool.
+    pub pool: String,
+    /// Desired end-to-end latency divided by the number of output tokens, at the 95th percentile.
+    pub desired: Duration,
+    /// Measured latency; unset if the window has fewer than 50 requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Duration>,
+    /// Whether the measured latency is at most the desired one; unset if nothing is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attained: Option<bool>,
 }
 
 // === impl LLMUseCaseSpec ===

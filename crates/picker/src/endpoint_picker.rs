@@ -16,6 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use cluster::NamespacedName;
@@ -82,6 +83,16 @@ impl EndpointPicker {
     #[must_use]
     pub fn with_control_fields(self, control_fields: ControlFields) -> Self {
         Self { control_fields, ..self }
+    }
+
+    /// Returns the picker that compares latencies with the objectives of use cases over this time.
+    #[must_use]
+    pub fn with_objective_window(mut self, window: Duration) -> Self {
+        // Nothing else uses the scheduler yet.
+        if let Some(scheduler) = Arc::get_mut(&mut self.scheduler) {
+            scheduler.objective_window = window;
+        }
+        self
     }
 
     /// Returns whether the pool exists, the Pods are listed, and the picker is not draining. A watch that does not run does not

@@ -140,6 +140,13 @@ impl EndpointState {
         self.request_limit().is_some_and(|limit| self.requests.load(SeqCst) >= limit)
     }
 
+    /// Returns whether another request would exceed `share` of the requests that the engine runs at the same time. An idle engine
+    /// runs one in any case.
+    pub(crate) fn exceeds_share(&self, share: f64) -> bool {
+        let limit = |limit: usize| ((limit as f64 * share) as usize).max(1);
+        self.request_limit().is_some_and(|all| self.requests.load(SeqCst) >= limit(all))
+    }
+
     /// Returns how many requests of this process the engine runs at the same time, if it is known.
     pub(crate) fn request_limit(&self) -> Option<usize> {
         Some(self.request_limit.load(Relaxed)).filter(|limit| *limit > 0)

@@ -288,6 +288,7 @@ fn active_use_case(use_case: &ApiUseCase, source: &UseCaseSource) -> UseCase {
         model_name: use_case.model_name.clone(),
         priority: if use_case.objective.is_some() { CRITICAL } else { NONCRITICAL },
         is_rewrite: false,
+        objective: use_case.objective.as_ref().and_then(|objective| Some(objective.latency_per_output_token?.0)),
         targets: use_case.target_models.iter().map(target).collect(),
         creation_timestamp: source.creation_timestamp.clone(),
         declared_by: format!("{} {}", source.kind.kind, source.key),

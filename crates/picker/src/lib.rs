@@ -10,12 +10,13 @@
 //!
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
-//!    `model` value.
+//!    `model` value; `output_tokens` reads the usage of a response.
 //! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its
 //!    state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
 //!    `profile` and `policy` select endpoints, and `config` builds a policy; `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation`
-//!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines; `index` builds
+//! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation`
+//!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines and
+//!    `objective_status` measured latencies; `index` builds
 //!    pools and status conditions from the watched objects, which `pod` reads.
 //! 4. Core: `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
@@ -59,7 +60,10 @@ mod metrics;
 mod metrics_server;
 mod model_names;
 mod model_rewrite;
+mod objective;
+mod objective_status;
 mod openai_error;
+mod output_tokens;
 mod pod;
 mod policy;
 mod pool_scheduling;
@@ -93,6 +97,7 @@ pub use http_routes::{CONTROLLER_NAME, ServedGateways};
 pub use index::{ENDPOINTS_SHARED, MODEL_NAME_SHARED};
 pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
+pub use objective::DEFAULT_OBJECTIVE_WINDOW;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};

@@ -15,7 +15,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 
-use crate::{endpoint::Endpoint, request_queue::QueuedFlow, snapshot::Pool};
+use crate::{endpoint::Endpoint, request_queue::QueuedFlow, snapshot::Pool, use_case::NONCRITICAL};
 
 /// Maximum number of models with their own series. Clients choose model names, so further models are aggregated.
 const MAX_MODELS: usize = 1_000;
@@ -66,6 +66,10 @@ struct PoolGauges {
     saturation: Family<MetricLabels, FloatGauge>,
     queued_requests: Family<MetricLabels, Gauge>,
     queued_bytes: Family<MetricLabels, Gauge>,
+    objectives: Family<MetricLabels, FloatGauge>,
+    latencies: Family<MetricLabels, FloatGauge>,
+    attainments: Family<MetricLabels, FloatGauge>,
+    noncritical_shares: Family<MetricLabels, FloatGauge>,
 }
 
 /// Guard that counts a request as running until the guard is dropped, and then records its duration.
@@ -206,6 +210,26 @@ impl Metrics {
             "Size of the bodies of the requests that wait for an engine in bytes",
             pool.queued_bytes.clone(),
         );
+        registry.register(
+            "ostler_use_case_objective_seconds",
+            "Desired end-to-end latency per output token at the 95th percentile in seconds",
+            pool.objectives.clone(),
+        );
+        registry.register(
+            "ostler_use_case_output_token_latency_p95_seconds",
+            "Measured end-to-end latency per output token at the 95th percentile in seconds; absent with fewer than 50 requests",
+            pool.latencies.clone(),
+        );
+        registry.register(
+            "ostler_use_case_objective_attainment",
+            "Desired latency divided by the measured one; the objective is met from 1 on",
+            pool.attainments.clone(),
+        );
+        registry.register(
+            "ostler_pool_noncritical_share",
+            "Fraction of the requests that an engine runs at the same time up to which noncritical ones are admitted",
+            pool.noncritical_shares.clone(),
+        );
     }
 
     /// Counts a scheduled request that was received at `start`. It counts as running until the returned guard is dropped.
@@ -256,7 +280,11 @@ impl Metrics {
     pub(crate) fn render<'a>(&self, pools: impl Iterator<Item = &'a Arc<Pool>>, queued: &[QueuedFlow]) -> String {
         let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         self.pools.clear();
-        pools.for_each(|pool| self.pools.update(&self.pool_label(&pool.key), pool));
+        for pool in pools {
+            let label = self.pool_label(&pool.key);
+            self.pools.update(&label, pool);
+            self.pools.update_objectives(&label, pool, Instant::now());
+        }
         for QueuedFlow { pool, priority, name, requests, bytes } in queued {
             let labels = queue_labels(self.pool_label(pool), self.label_value(name), *priority);
             self.pools.queued_requests.get_or_create(&labels).inc_by(saturating(*requests));
@@ -307,9 +335,27 @@ fn saturating<T: TryInto<i64>>(number: T) -> i64 {
 impl PoolGauges {
     /// Removes the series of deleted pools and Pods.
     fn clear(&self) {
-        let Self { ready_endpoints, kv_usage, queue, queue_per_pod, saturation, queued_requests, queued_bytes } = self;
+        let Self { ready_endpoints, kv_usage, queue, queue_per_pod, saturation, queued_requests, queued_bytes, .. } =
+            self;
+        let Self { objectives, latencies, attainments, noncritical_shares, .. } = self;
         [ready_endpoints, queue_per_pod, queued_requests, queued_bytes].into_iter().for_each(Family::clear);
         [kv_usage, queue, saturation].into_iter().for_each(Family::clear);
+        [objectives, latencies, attainments, noncritical_shares].into_iter().for_each(Family::clear);
+    }
+
+    /// Updates the gauges of the use cases with an objective.
+    fn update_objectives(&self, label: &str, pool: &Pool, now: Instant) {
+        for (model, window) in pool.objectives.windows() {
+            let labels = vec![("inference_pool", label.to_owned()), ("model_name", model.to_owned())];
+            self.objectives.get_or_create(&labels).set(window.objective.as_secs_f64());
+            let Some(attainment) = window.attainment(now) else { continue };
+            self.latencies.get_or_create(&labels).set(attainment.p95.as_secs_f64());
+            self.attainments.get_or_create(&labels).set(attainment.ratio());
+        }
+        if !pool.objectives.is_empty() {
+            let labels = vec![("inference_pool", label.to_owned())];
+            self.noncritical_shares.get_or_create(&labels).set(pool.objectives.share(NONCRITICAL, now));
+        }
     }
 
     fn update(&self, label: &str, pool: &Pool) {

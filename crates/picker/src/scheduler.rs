@@ -5,7 +5,10 @@ mod admission_request;
 mod change_simulation;
 mod current_snapshot;
 mod interruptions;
+mod measurement;
 mod model_route;
+#[cfg(test)]
+mod objective_simulation;
 #[cfg(test)]
 mod overload_simulation;
 mod permit;
@@ -38,6 +41,7 @@ use crate::{
     index::PoolStates,
     metrics::{Metrics, RunningRequest},
     model_names::DEFAULT_NAMESPACE,
+    objective::DEFAULT_OBJECTIVE_WINDOW,
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
     prefix_index::PrefixIndex,
@@ -47,6 +51,7 @@ use crate::{
 };
 use current_snapshot::CurrentSnapshot;
 use interruptions::Interruptions;
+use measurement::Measurement;
 use model_route::ModelRoute;
 use pool_queues::PoolQueues;
 use selection::{Eligibility, Unavailable};
@@ -76,6 +81,8 @@ pub struct Scheduler {
     default_policy: SchedulingPolicy,
     /// Namespace whose models requests may name without it.
     default_namespace: String,
+    /// Time over which latencies are compared with the objectives of use cases.
+    pub(crate) objective_window: Duration,
     rng: Mutex<Rng>,
     interruptions: Interruptions,
     queues: PoolQueues,
@@ -101,6 +108,7 @@ impl Scheduler {
             prefix_index: Arc::default(),
             default_policy,
             default_namespace: DEFAULT_NAMESPACE.to_owned(),
+            objective_window: DEFAULT_OBJECTIVE_WINDOW,
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
             demand: Demand::default(),
@@ -121,6 +129,12 @@ impl Scheduler {
     #[must_use]
     pub fn with_request_memory(self, bytes: usize) -> Self {
         Self { queues: PoolQueues::new(self.snapshot.clone(), bytes), ..self }
+    }
+
+    /// Returns the scheduler that compares latencies with the objectives of use cases over this time.
+    #[must_use]
+    pub fn with_objective_window(self, objective_window: Duration) -> Self {
+        Self { objective_window, ..self }
     }
 
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
@@ -161,6 +175,12 @@ impl Scheduler {
                 Arc::new(Pool { scheduling: Arc::clone(&old.scheduling), ..(*pool).clone() })
             }
             _ => pool,
+        };
+        let objectives = old.map(|old| old.objectives.clone()).unwrap_or_default();
+        let objectives = objectives.next_version(&pool.use_cases, self.objective_window);
+        let pool = match objectives.is_empty() && pool.objectives.is_empty() {
+            true => pool,
+            false => Arc::new(Pool { objectives, ..(*pool).clone() }),
         };
         if let Some(old) = old.filter(|old| old.scale_to_zero.is_some() && old.is_serving()) {
             pool.scheduling.record_listed_models(old.listed_models(), Instant::now());
@@ -229,6 +249,11 @@ impl Scheduler {
         };
         permit.running = Some(Box::new(self.record_admission(request, &permit, start)));
         permit.in_progress = self.demand.begin(&permit.route.pool);
+        let window = match request.model {
+            RequestedModel::Name(_) => permit.route.objective_window().cloned(),
+            RequestedModel::Target(_) | RequestedModel::Unknown => None,
+        };
+        permit.measurement = window.map(|window| Box::new(Measurement::new(window, start)));
         Ok(permit)
     }
 

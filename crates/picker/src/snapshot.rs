@@ -18,6 +18,7 @@ use crate::{
     endpoint_facts::EndpointFacts,
     http_routes::RouteTable,
     model_names::ModelNames,
+    objective::PoolObjectives,
     pool_scheduling::PoolScheduling,
     queue_limits::QueueLimits,
     served_models::ServedModels,
@@ -40,7 +41,7 @@ pub struct Pool {
     /// Priority of requests without a use case and without an InferenceObjective.
     pub default_priority: i32,
     /// Priorities of its InferenceObjectives by name.
-    pub(crate) objectives: Arc<BTreeMap<String, i32>>,
+    pub(crate) objective_priorities: Arc<BTreeMap<String, i32>>,
     /// Targets of all models without a use case, of an InferenceModelRewrite.
     pub(crate) default_rewrite: Option<Arc<UseCase>>,
     /// Limits of its queue.
@@ -53,6 +54,8 @@ pub struct Pool {
     pub scheduling: Arc<PoolScheduling>,
     /// What the policy knows about the ready endpoints, in the same order.
     pub(crate) endpoint_facts: Vec<EndpointFacts>,
+    /// Measured latencies of use cases with an objective.
+    pub(crate) objectives: PoolObjectives,
 }
 
 /// All pools at one point in time.
@@ -82,11 +85,12 @@ impl Pool {
             use_cases: BTreeMap::new(),
             allows_implicit_use_cases: false,
             default_priority: IMPLICIT,
-            objectives: Arc::default(),
+            objective_priorities: Arc::default(),
             default_rewrite: None,
             queue_limits: QueueLimits::default(),
             scale_to_zero: None,
             creation_timestamp: String::new(),
+            objectives: PoolObjectives::default(),
             scheduling,
         }
     }

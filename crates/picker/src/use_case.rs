@@ -1,5 +1,7 @@
 //! Use cases: model names of clients and the engine models that serve them.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 use smallvec::SmallVec;
 
@@ -21,6 +23,8 @@ pub struct UseCase {
     pub priority: i32,
     /// Whether an InferenceModelRewrite declares it. Its requests wait as those without a use case.
     pub is_rewrite: bool,
+    /// Desired end-to-end latency per output token at the 95th percentile.
+    pub objective: Option<Duration>,
     /// Weighted target models; if empty, the target is the model name itself.
     pub targets: Vec<TargetModel>,
     /// Creation timestamp (RFC 3339) of the object that declares the use case.
@@ -47,6 +51,7 @@ impl UseCase {
             model_name: model_name.to_owned(),
             priority: IMPLICIT,
             is_rewrite: false,
+            objective: None,
             targets: Vec::new(),
             creation_timestamp: String::new(),
             declared_by: String::new(),

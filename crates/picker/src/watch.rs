@@ -29,6 +29,7 @@ use crate::{
         BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, INFERENCE_OBJECTIVES, MODEL_REWRITES, NAMESPACE,
         PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE, USE_CASE_SET,
     },
+    objective_status::objective_statuses,
     pod::has_terminated,
     scheduler::Scheduler,
     unserved_targets::unserved_targets,
@@ -45,7 +46,7 @@ const MANAGER: &str = "ostler-picker";
 /// How often an incomplete snapshot is checked for optional kinds that the API server rejected.
 const COMPLETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the target models of use cases are compared with those that the engines list.
+/// How often the target models of use cases are compared with those that the engines list, and latencies with objectives.
 const TARGET_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Kinds of the use cases of one pool. Their absence is logged.
@@ -232,7 +233,9 @@ async fn update_snapshot(
             rebuilds.request();
         }
         if let Some(statuses) = statuses.filter(|_| Instant::now() >= next_target_check) {
-            statuses.set_unserved_targets(unserved_targets(&scheduler.snapshot()), &index);
+            let snapshot = scheduler.snapshot();
+            statuses.set_unserved_targets(unserved_targets(&snapshot), &index);
+            statuses.set_objectives(objective_statuses(&snapshot, Instant::now()), &index);
             next_target_check = Instant::now() + TARGET_CHECK_INTERVAL;
         }
         if rebuilds.due().is_none_or(|due| Instant::now() < due) {

@@ -10,6 +10,7 @@ use picker::{ApiKeys, ServingCertificate};
 use tokio_util::sync::CancellationToken;
 
 use super::control_fields::ControlFieldArgs;
+use super::objective_window::ObjectiveWindowArgs;
 use super::request_memory;
 use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
@@ -63,6 +64,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = picker::DEFAULT_NAMESPACE)]
     default_namespace: String,
     #[command(flatten)]
+    objectives: ObjectiveWindowArgs,
+    #[command(flatten)]
     control_fields: ControlFieldArgs,
 }
 
@@ -115,7 +118,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
     let scheduler = scheduler.with_default_namespace(args.default_namespace).with_request_memory(args.request_memory);
-    let scheduler = Arc::new(scheduler);
+    let scheduler = Arc::new(scheduler.with_objective_window(args.objectives.objective_window));
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());
     // Requests that wait for an engine observe its start also while the gateway drains.

@@ -1,6 +1,6 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
 //! `target_service` (the service that a command changes), `leader_election_args`,
-//! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`.
+//! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`, `objective_window`.
 
 mod actuation;
 mod catalog;
@@ -15,6 +15,7 @@ mod leader_election_args;
 mod lint;
 mod namespace_argument;
 mod object_reference;
+mod objective_window;
 mod operator;
 mod pending_rollout;
 mod picker;

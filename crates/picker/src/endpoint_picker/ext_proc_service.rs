@@ -88,6 +88,8 @@ where
             message = messages.next() => message,
             () = picker.shutdown.cancelled(), if is_finished => return Ok(()),
         };
+        let ends_response =
+            matches!(&message, Ok(Some(ProcessingRequest { request: Some(Request::ResponseTrailers(_)), .. })));
         let action = match message {
             Ok(None) => return Ok(()),
             Ok(Some(message)) => match reserve_headers(&mut head, &message) {
@@ -116,10 +118,19 @@ where
                 }
                 if let Some(scheduled) = &mut scheduled {
                     scheduled.record_response_start();
+                    if ends_response {
+                        scheduled.record_response_end();
+                    }
                 }
                 (responses, false)
             }
             Action::ReturnResponseBody(mut message) => {
+                if let Some(scheduled) = &mut scheduled {
+                    scheduled.record_response_body(&message.body);
+                    if message.end_of_stream {
+                        scheduled.record_response_end();
+                    }
+                }
                 if is_complete {
                     let reservation = messages.take_reservation(message.body.len());
                     message.body = reservation.attach(message.body);
@@ -140,6 +151,7 @@ where
                 match result {
                     Ok((responses, permit)) => {
                         stream.rewritten = request.rewritten_model(&permit.route.target_model);
+                        stream.measures_response = permit.is_measured();
                         scheduled = Some(permit);
                         (responses, false)
                     }
@@ -162,6 +174,9 @@ where
 /// Records the status of the response, and the endpoint that sent it.
 fn record_response(picker: &EndpointPicker, permit: &mut Permit, status: StatusCode, served: Option<SocketAddr>) {
     let selected = permit.selection.result.endpoint.address;
+    if !status.is_success() {
+        permit.record_error_response();
+    }
     match served.filter(|served| picker.is_other_endpoint(selected, *served)) {
         // The proxy sends a request to a fallback endpoint if the selected one fails.
         Some(served) => {

@@ -2,7 +2,8 @@
 //!
 //! Bodies are in mode `FULL_DUPLEX_STREAMED`: the proxy sends the whole request without waiting for responses. When the
 //! request is complete, the picker answers its headers with the selected endpoint, and returns the body. It asks for the
-//! response body only if the model name was replaced, and returns it with the name that the client used.
+//! response body only if the model name was replaced, and returns it with the name that the client used, or if the number of
+//! output tokens is measured.
 
 use std::net::SocketAddr;
 
@@ -66,6 +67,8 @@ pub(super) struct ExtProcStream {
     is_json: bool,
     /// The model name that was replaced in the request, if any.
     pub(super) rewritten: Option<RewrittenModel>,
+    /// Whether the response body states a number of output tokens that is measured, until its end.
+    pub(super) measures_response: bool,
     /// Restores the model name in the response body.
     restorer: Option<ModelRestorer>,
     /// Whether the proxy sends the response body.
@@ -137,14 +140,15 @@ impl ExtProcStream {
             path: String::new(),
             is_json: true,
             rewritten: None,
+            measures_response: false,
             restorer: None,
             sends_response_body: false,
         }
     }
 
-    /// Returns whether a part of the response is still to be restored.
+    /// Returns whether a part of the response is still to be restored or measured.
     pub(super) fn needs_response(&self) -> bool {
-        self.sends_response_body && (self.rewritten.is_some() || self.restorer.is_some())
+        self.sends_response_body && (self.rewritten.is_some() || self.restorer.is_some() || self.measures_response)
     }
 
     /// Processes a message from the proxy.
@@ -172,14 +176,22 @@ impl ExtProcStream {
                 self.served_endpoint = served_endpoint(&metadata);
                 self.response_status = response_status(&headers);
                 self.restorer = self.rewritten.take().and_then(|model| response_restorer(&model, &headers));
-                let reply = if self.restorer.is_some() { request_response_body() } else { skip_response_body() };
+                let is_success = self.response_status.is_some_and(|status| status.is_success());
+                self.measures_response &= is_success && !headers.end_of_stream;
+                let reply = match (self.restorer.is_some(), self.measures_response) {
+                    (true, _) => request_changed_response_body(),
+                    (false, true) => request_response_body(),
+                    (false, false) => skip_response_body(),
+                };
                 Ok(Action::Respond(vec![reply]))
             }
             Some(Request::ResponseBody(body)) => {
                 self.sends_response_body = true;
+                self.measures_response &= !body.end_of_stream;
                 Ok(Action::ReturnResponseBody(self.restore_model(body)))
             }
             Some(Request::ResponseTrailers(_)) => {
+                self.measures_response = false;
                 let rest = self.restore_model(HttpBody { body: Bytes::new(), end_of_stream: true }).body;
                 let mut responses = response_body_messages(HttpBody { body: rest, end_of_stream: false });
                 responses.push(processing_response(Response::ResponseTrailers(TrailersResponse::default())));
@@ -443,9 +455,14 @@ fn skip_response_body() -> ProcessingResponse {
 
 /// Returns a reply to the response headers that asks the proxy to send the response body, whose length will change.
 /// Envoy 1.40 ignores the mode if `request_body_mode` is `FULL_DUPLEX_STREAMED`.
-fn request_response_body() -> ProcessingResponse {
+fn request_changed_response_body() -> ProcessingResponse {
     let removed = HeaderMutation { set_headers: Vec::new(), remove_headers: vec!["content-length".to_owned()] };
     response_headers_reply(Some(removed), BodySendMode::FullDuplexStreamed)
+}
+
+/// Returns a reply to the response headers that changes nothing and asks the proxy to send the response body.
+fn request_response_body() -> ProcessingResponse {
+    response_headers_reply(None, BodySendMode::FullDuplexStreamed)
 }
 
 fn response_headers_reply(

@@ -280,6 +280,9 @@ impl Proxy {
     ) -> Response<ResponseBody> {
         permit.record_response_start();
         let (head, incoming) = response.into_parts();
+        if !head.status.is_success() {
+            permit.record_error_response();
+        }
         let mut headers = head.headers;
         remove_unforwarded_headers(&mut headers);
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -109,6 +109,11 @@ impl UpstreamBody {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => {
                         self.permit.record_first_byte();
+                        self.permit.record_response_body(&data);
+                        // The server may not ask for the end of a body with a length.
+                        if self.incoming.is_end_stream() {
+                            self.permit.record_response_end();
+                        }
                         self.process(data)
                     }
                     Err(trailers) if self.is_unchanged() => return Poll::Ready(Some(Ok(trailers))),
@@ -141,6 +146,7 @@ impl UpstreamBody {
     /// Returns the delayed bytes at the end of the body.
     fn finish(&mut self) -> Bytes {
         self.is_ended = true;
+        self.permit.record_response_end();
         let data = self.restorer.as_mut().map(ModelRestorer::finish).unwrap_or_default();
         match &mut self.event_stream {
             Some(stream) => [stream.push(data), stream.finish()].concat().into(),

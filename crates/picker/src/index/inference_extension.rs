@@ -76,7 +76,7 @@ pub(super) fn add_to_pools(pools: &mut BTreeMap<NamespacedName, Pool>, objects: 
         let Some(pool) = find_pool(pools, &key, &spec.pool_ref) else { continue };
         let limits = (i64::from(i32::MIN), i64::from(i32::MAX));
         let priority = i32::try_from(spec.priority.clamp(limits.0, limits.1)).unwrap_or_default();
-        Arc::make_mut(&mut pool.objectives).insert(key.name.clone(), priority);
+        Arc::make_mut(&mut pool.objective_priorities).insert(key.name.clone(), priority);
     }
     let mut rewrites: Vec<_> = specs::<RewriteSpec>(&objects.rewrites).into_iter().collect();
     rewrites.sort_by(|(a, (created_a, _)), (b, (created_b, _))| (created_a, a).cmp(&(created_b, b)));
@@ -184,7 +184,7 @@ mod tests {
     fn objectives_state_priorities(#[case] spec: Value, #[case] expect: Option<i32>) {
         let objectives = vec![object("InferenceObjective", "o", 1, &spec)];
         let pool = pool_with(&ExtensionObjects { objectives, ..ExtensionObjects::default() });
-        assert_eq!(pool.objectives.get("o").copied(), expect);
+        assert_eq!(pool.objective_priorities.get("o").copied(), expect);
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         let objective =
             |priority| object("InferenceObjective", "o", 1, &json!({"poolRef": {"name": "p"}, "priority": priority}));
         let objects = ExtensionObjects { objectives: vec![objective(1), objective(2)], ..ExtensionObjects::default() };
-        assert_eq!(pool_with(&objects).objectives["o"], 1);
+        assert_eq!(pool_with(&objects).objective_priorities["o"], 1);
     }
 
     /// A use case precedes all rewrites, the oldest rewrite the others, and its first rule the following ones.

@@ -11,6 +11,7 @@ use super::admission_request::{AdmissionRequest, RequestedModel};
 use crate::{
     endpoint::Endpoint,
     flow_headers::FlowHeaders,
+    objective::ObjectiveWindow,
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
     snapshot::{Pool, Snapshot},
@@ -75,6 +76,11 @@ impl ModelRoute {
         })
     }
 
+    /// Returns the latencies of the use case, if it has an objective.
+    pub(super) fn objective_window(&self) -> Option<&Arc<ObjectiveWindow>> {
+        self.pool.objectives.window(&self.flow)
+    }
+
     /// Returns what the policy of the pool reads of the request.
     pub(super) fn scheduling_request(&self) -> SchedulingRequest<'_> {
         SchedulingRequest {
@@ -111,7 +117,7 @@ impl<'a> Target<'a> {
 
 /// Returns the priority of the InferenceObjective that a request names, if the pool has it.
 fn priority_of_objective(pool: &Pool, headers: Option<&FlowHeaders>) -> Option<i32> {
-    pool.objectives.get(headers?.objective.as_ref()?).copied()
+    pool.objective_priorities.get(headers?.objective.as_ref()?).copied()
 }
 
 /// Selects one of `pools` at random, with probabilities proportional to the number of endpoints that may serve `target`; if there

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{model_route::ModelRoute, selection::Selection};
+use super::{measurement::Measurement, model_route::ModelRoute, selection::Selection};
 use crate::{
     control_headers::destination,
     demand::RequestInProgress,
@@ -30,6 +30,8 @@ pub(crate) struct Permit {
     pub(super) running: Option<Box<RunningRequest>>,
     /// Counts the request to a pool whose workload is scaled to zero.
     pub(super) in_progress: Option<RequestInProgress>,
+    /// Measures the latency if the use case has an objective.
+    pub(super) measurement: Option<Box<Measurement>>,
 }
 
 // === impl Permit ===
@@ -37,7 +39,15 @@ pub(crate) struct Permit {
 impl Permit {
     /// Returns the permit of a request that was sent to no endpoint before.
     pub(super) fn new(route: ModelRoute, selection: Selection, decision_time: Duration) -> Self {
-        Self { route, selection, failed: Vec::new(), decision_time, running: None, in_progress: None }
+        Self {
+            route,
+            selection,
+            failed: Vec::new(),
+            decision_time,
+            running: None,
+            in_progress: None,
+            measurement: None,
+        }
     }
 
     /// Returns the number of endpoints to which the request was sent.
@@ -72,6 +82,30 @@ impl Permit {
     /// Records that the engine sent a part of the response: it has computed the prompt.
     pub(crate) fn record_first_byte(&self) {
         self.selection.in_flight.request.record_first_byte();
+    }
+
+    /// Returns whether the latency per output token is measured: the body of the response states the tokens.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measurement.is_some()
+    }
+
+    /// Records that the response is an error, whose latency is not measured.
+    pub(crate) fn record_error_response(&mut self) {
+        self.measurement = None;
+    }
+
+    /// Records a part of the body of the response.
+    pub(crate) fn record_response_body(&mut self, chunk: &[u8]) {
+        if let Some(measurement) = &mut self.measurement {
+            measurement.record_body(chunk);
+        }
+    }
+
+    /// Records that the response is complete.
+    pub(crate) fn record_response_end(&mut self) {
+        if let Some(measurement) = self.measurement.take() {
+            measurement.finish(Instant::now());
+        }
     }
 
     /// Records what happened to the request on the selected endpoint. A decoder responds after the prefiller has computed the

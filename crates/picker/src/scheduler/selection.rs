@@ -61,6 +61,7 @@ impl Selection {
     ) -> Result<Self, Unavailable> {
         let Eligibility { failed, subset, allows_saturated } = eligibility;
         let (request, now) = (route.scheduling_request(), Instant::now());
+        let share = pool.objectives.share(route.priority, now);
         // If all endpoints failed or do not serve the model, the response of one of them decides.
         let tiers: [&dyn Fn(&Endpoint) -> bool; 3] = [
             &|endpoint| route.may_be_sent_to(endpoint, now),
@@ -79,7 +80,11 @@ impl Selection {
             };
             // The prompts wait in busy prefillers, otherwise the decoders would compute them.
             let is_free = |endpoint: &Endpoint, facts: &EndpointFacts| {
-                allows_saturated || !facts.serves_requests || !endpoint.state.is_saturated()
+                let is_busy = || match share < 1.0 {
+                    true => endpoint.state.exceeds_share(share),
+                    false => endpoint.state.is_saturated(),
+                };
+                allows_saturated || !facts.serves_requests || !is_busy()
             };
             let free = candidates().filter(|(endpoint, facts)| is_free(endpoint, facts));
             match pool.scheduling.schedule(&request, free, now, rng) {

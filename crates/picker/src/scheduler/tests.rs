@@ -449,7 +449,7 @@ async fn headers_state_how_requests_without_a_use_case_wait(
     scheduler.replace(vec![Pool {
         use_cases: use_cases.map(|use_case| (use_case.model_name.clone(), use_case)).into(),
         default_priority: NONCRITICAL,
-        objectives: Arc::new([("high".to_owned(), 7), ("low".to_owned(), -1)].into()),
+        objective_priorities: Arc::new([("high".to_owned(), 7), ("low".to_owned(), -1)].into()),
         ..(*only_pool(&scheduler)).clone()
     }]);
     let flow = FlowHeaders { objective: objective.map(str::to_owned), fairness_id: fairness_id.map(str::to_owned) };

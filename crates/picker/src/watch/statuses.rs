@@ -6,15 +6,20 @@ use std::{
     time::Duration,
 };
 
+use api::inference::ObjectiveStatus;
 use cluster::{Clock, Condition, Error, Kind, NamespacedName, StatusWriter, Stores, render_conditions};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
 use crate::{
     http_routes::{GatewayStatus, ParentStatus, RouteStatuses, class_conditions, render_parents},
     index::PoolIndex,
     kinds::{BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE},
+    objective_status::ReportedObjectives,
 };
 
 /// Delay before a failed status update is retried.
@@ -25,6 +30,8 @@ pub(super) struct Statuses {
     pending: Mutex<BTreeMap<(Kind, NamespacedName), Status>>,
     /// Conditions about target models that no engine serves, by `KIND NAMESPACE/NAME` of the use cases.
     unserved_targets: Mutex<BTreeMap<String, Condition>>,
+    /// Measured latencies, by `KIND NAMESPACE/NAME` of the use cases.
+    objectives: Mutex<ReportedObjectives>,
     changed: Notify,
     clock: Arc<dyn Clock>,
 }
@@ -46,7 +53,13 @@ enum Status {
 impl Statuses {
     /// Creates an empty collection. `clock` is the source of the times in its statuses.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { pending: Mutex::default(), unserved_targets: Mutex::default(), changed: Notify::new(), clock }
+        Self {
+            pending: Mutex::default(),
+            unserved_targets: Mutex::default(),
+            objectives: Mutex::default(),
+            changed: Notify::new(),
+            clock,
+        }
     }
 
     /// Adds the statuses of all pools and use cases.
@@ -88,9 +101,15 @@ impl Statuses {
     /// Adds the statuses of LLMUseCaseSets and LLMUseCases.
     fn add_use_cases<'a>(&self, use_cases: impl IntoIterator<Item = (&'a (Kind, NamespacedName), &'a Vec<Condition>)>) {
         let unserved = self.unserved_targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let objectives = self.objectives.lock().unwrap_or_else(PoisonError::into_inner);
         let status = |(kind, key): &(Kind, NamespacedName), conditions: &Vec<Condition>| {
-            let unserved = unserved.get(&format!("{} {key}", kind.kind));
-            Status::Conditions { fields: json!({}), conditions: conditions.iter().chain(unserved).cloned().collect() }
+            let object = format!("{} {key}", kind.kind);
+            let fields = match objectives.of(&object) {
+                [] => json!({}),
+                objectives => json!({"objectives": objectives}),
+            };
+            let conditions = conditions.iter().chain(unserved.get(&object)).cloned().collect();
+            Status::Conditions { fields, conditions }
         };
         let use_cases = use_cases.into_iter().map(|(key, conditions)| (key.clone(), status(key, conditions)));
         self.lock().extend(use_cases);
@@ -108,6 +127,18 @@ impl Statuses {
                 let object = format!("{} {key}", kind.kind);
                 old.get(&object) != new.get(&object)
             };
+            self.add_use_cases(index.use_case_conditions.iter().filter(|(key, _)| has_changed(key)));
+        }
+    }
+
+    /// Adds the statuses of the use cases whose measured latencies changed, if the last update is long enough ago.
+    pub(super) fn set_objectives(&self, current: BTreeMap<String, Vec<ObjectiveStatus>>, index: &PoolIndex) {
+        let changed = {
+            let mut objectives = self.objectives.lock().unwrap_or_else(PoisonError::into_inner);
+            objectives.update(current, Instant::now())
+        };
+        if !changed.is_empty() {
+            let has_changed = |(kind, key): &(Kind, NamespacedName)| changed.contains(&format!("{} {key}", kind.kind));
             self.add_use_cases(index.use_case_conditions.iter().filter(|(key, _)| has_changed(key)));
         }
     }

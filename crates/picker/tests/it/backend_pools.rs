@@ -12,6 +12,55 @@ use crate::gateway_fixture::{self, post};
 use crate::picker_fixture::{install_definitions, reserve_sockets};
 use crate::watch_fixture::{DEPLOYMENTS, POOLS, USE_CASE_SETS, USE_CASES, WatchFixture, complete, object};
 
+/// The API server rejects a malformed duration with the path of its field.
+// spec: GW-37
+#[tokio::test]
+async fn malformed_objective_is_rejected() {
+    let fixture = WatchFixture::start();
+    let create = |latency: &str| {
+        let objective = json!({"desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests": latency});
+        let spec = json!({"poolRef": [{"name": "p"}], "useCases": [{"modelName": "m", "objective": objective}]});
+        fixture.server.create(USE_CASE_SETS, object("LLMUseCaseSet", &format!("s-{}", latency.len()), &spec))
+    };
+    for malformed in ["60", "60 ms", "-60ms", "fast"] {
+        let error = create(malformed).unwrap_err().to_string();
+        let path = "spec.useCases[0].objective.desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests";
+        assert!(error.contains(path), "{malformed}: {error}");
+    }
+    create("60ms").unwrap();
+}
+
+/// An objective that no engine meets. Requests succeed, and metrics and the status of the object show what was measured.
+// spec: GW-48
+#[tokio::test]
+async fn attainment_is_reported() {
+    let fixture = WatchFixture::start();
+    let port = fixture.start_engines("p", &[&["m"]]);
+    fixture.create_pool_with_port("p", port);
+    let objective = json!({"desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests": "1ns"});
+    let spec = json!({"poolRef": [{"name": "p"}], "useCases": [{"modelName": "m", "objective": objective}]});
+    fixture.server.create(USE_CASE_SETS, object("LLMUseCaseSet", "s", &spec)).unwrap();
+    fixture.wait_until("the endpoint", |fixture| fixture.ready_endpoints("p") == 1).await;
+    fixture.wait_until("the use case", |fixture| fixture.pools_serving("m") == ["p"]).await;
+    let gateway = fixture.start_gateway().await;
+    for number in 0..50 {
+        let body = json!({"model": "m", "prompt": "hello", "max_tokens": 2, "stream": number % 2 == 0,
+            "stream_options": {"include_usage": true}});
+        assert_eq!(post(gateway, "/v1/completions", &body.to_string()).await.status(), 200);
+    }
+    let text = fixture.scheduler.render_metrics();
+    let series = r#"ostler_use_case_objective_attainment{inference_pool="p",model_name="m"} "#;
+    let attainment = text.lines().find_map(|line| line.strip_prefix(series)?.parse::<f64>().ok());
+    assert!(attainment.is_some_and(|attainment| attainment < 1.0), "{text}");
+    let objectives = |fixture: &WatchFixture| {
+        fixture.server.get(USE_CASE_SETS, "default", "s").unwrap()["status"]["objectives"].clone()
+    };
+    fixture.wait_until("the latency", |fixture| objectives(fixture)[0]["attained"] == json!(false)).await;
+    let status = objectives(&fixture)[0].clone();
+    assert_eq!((&status["modelName"], &status["pool"], &status["desired"]), (&json!("m"), &json!("p"), &json!("1ns")));
+    assert!(status["measured"].is_string(), "{status}");
+}
+
 /// The definitions of pools, use cases and sets of them have statuses of their own.
 // spec: GW-1
 #[tokio::test]

@@ -255,12 +255,13 @@ impl PickerFixture {
         let mut response = self.send_for_model(model, "hello", None).await;
         let mut stream = response.stream.take().unwrap();
         let message = |request| ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
-        let content_type = HeaderValue {
-            key: "content-type".to_owned(),
-            raw_value: Bytes::from_static(b"text/event-stream"),
+        let header = |(key, value): (&str, &'static str)| HeaderValue {
+            key: key.to_owned(),
+            raw_value: Bytes::from_static(value.as_bytes()),
             ..HeaderValue::default()
         };
-        let headers = Some(HeaderMap { headers: vec![content_type] });
+        let headers = [(":status", "200"), ("content-type", "text/event-stream")].map(header);
+        let headers = Some(HeaderMap { headers: headers.into() });
         let headers = Request::ResponseHeaders(HttpHeaders { headers, end_of_stream: false });
         response.sender.send(message(headers)).await.unwrap();
         let reply = stream.message().await.unwrap().unwrap();

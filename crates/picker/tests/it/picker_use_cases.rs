@@ -79,6 +79,29 @@ async fn use_cases_follow_their_objects() {
     wait_for_target(&fixture, "flat", "flat").await;
 }
 
+/// The response body is sent to the picker only if a use case has an objective. It is returned unchanged.
+#[tokio::test]
+async fn latency_of_use_cases_with_an_objective_is_measured() {
+    let fixture = start().await;
+    let objective = json!({"desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests": "1h"});
+    let spec = json!({"poolRef": [{"name": "pool"}], "modelName": "chat", "objective": objective});
+    fixture.server.create(USE_CASES, object("LLMUseCase", "chat", &spec)).unwrap();
+    let has_series = |fixture: &PickerFixture, series: &str| {
+        let text = fixture.picker.scheduler().render_metrics();
+        text.lines().any(|line| line.starts_with(&format!(r#"{series}{{inference_pool="pool",model_name="chat"}} "#)))
+    };
+    fixture.wait_until("the objective", |fixture| has_series(fixture, "ostler_use_case_objective_seconds")).await;
+    let events =
+        "data: {\"choices\":[]}\n\ndata: {\"choices\":[],\"usage\":{\"completion_tokens\":4}}\n\ndata: [DONE]\n\n";
+    assert_eq!(fixture.send_and_stream("other", &[events]).await, None);
+    for _ in 0..50 {
+        assert!(!has_series(&fixture, "ostler_use_case_output_token_latency_p95_seconds"));
+        let (start, end) = events.split_at(60);
+        assert_eq!(fixture.send_and_stream("chat", &[start, end]).await.as_deref(), Some(events));
+    }
+    assert!(has_series(&fixture, "ostler_use_case_output_token_latency_p95_seconds"));
+}
+
 // spec: GW-53
 #[tokio::test]
 async fn name_is_restored_in_a_stream_only_if_it_was_replaced() {
