@@ -243,7 +243,9 @@ async fn carry_out(executor: Executor, decision: Decision, event: Option<PodEven
     match &results.action {
         Ok(()) => {}
         // The next decision considers the change.
-        Err(error @ WriteError::Conflict) => tracing::debug!(node = decision.node, %error, "failed to write"),
+        Err(error @ (WriteError::Conflict | WriteError::NotFound)) => {
+            tracing::debug!(node = decision.node, %error, "failed to write");
+        }
         Err(error) => tracing::warn!(node = decision.node, %error, "failed to write"),
     }
     (decision, results)

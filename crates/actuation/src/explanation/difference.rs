@@ -34,6 +34,8 @@ const DEFAULTED_FIELDS: [&str; 22] = [
     "terminationMessagePolicy",
     "timeoutSeconds",
 ];
+/// End of the path of the requests of a container.
+const REQUESTS_PATH: &str = "resources.requests";
 /// Start of the name of the volume with the token of the service account.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 /// Variable that follows from the accelerators.
@@ -111,7 +113,8 @@ impl Walk {
             (Value::Object(needed), Value::Object(actual)) => {
                 let fields: BTreeSet<&String> = needed.keys().chain(actual.keys()).collect();
                 for field in fields {
-                    let is_defaulted = DEFAULTED_FIELDS.contains(&field.as_str());
+                    // Requests that are not stated equal the limits.
+                    let is_defaulted = DEFAULTED_FIELDS.contains(&field.as_str()) || path.ends_with(REQUESTS_PATH);
                     if is_defaulted && !needed.contains_key(field) {
                         continue;
                     }

@@ -63,6 +63,33 @@ fn nearest_sleeper_differs_by_one_field(
 }
 
 #[test]
+fn defaults_of_the_api_server_are_no_differences() {
+    let mut world = World::new(Settings::default());
+    let container = |image: &str| {
+        json!({"name": "inference-server", "image": image, "command": ["vllm"],
+            "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            "ports": [{"name": "http", "containerPort": 8000}],
+            "readinessProbe": {"httpGet": {"path": "/health", "port": 8000}},
+            "resources": {"limits": {"cpu": "2", "memory": "9Gi"}}})
+    };
+    let edit = |image: &'static str| {
+        move |pod: &mut Value| {
+            pod["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1", "nvidia.com/gpu": "1"});
+            pod["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
+            edit_patch(pod, |patch| patch["spec"]["containers"] = json!([container(image)]));
+        }
+    };
+    world.create_with("s", "a", "m", edit("vllm:1"));
+    world.run();
+    world.delete("s");
+    world.run();
+    world.create_with("r", "a", "m", edit("vllm:2"));
+    world.run();
+    let nearest = explain(&world, "r").nearest.unwrap();
+    assert_eq!((nearest.difference.unwrap().to_string().as_str(), nearest.count), ("image: vllm:1, not vllm:2", 1));
+}
+
+#[test]
 fn path_is_hot_if_the_engine_slept() {
     let mut world = World::new(Settings::default());
     let sleeper = world.create_sleeper("s", "a", "m");
