@@ -201,9 +201,12 @@ impl Proxy {
         };
         let permit = self.scheduler.admit(&admission).await;
         let mut permit = permit.map_err(|error| self.reject(&request, access, error))?;
-        let rewritten = (permit.route.target_model != request.model.name).then(|| RewrittenModel {
-            client_model: request.model.name.clone(),
-            engine_model: permit.route.target_model.clone(),
+        let rewritten = (permit.route.target_model != request.model.name).then(|| {
+            // Boxed for the size of the future.
+            Box::new(RewrittenModel {
+                client_model: request.model.name.clone(),
+                engine_model: permit.route.target_model.clone(),
+            })
         });
         let body = std::mem::take(&mut request.body);
         let mut body = match &rewritten {
@@ -235,7 +238,7 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
-                    return Ok(self.downstream_response(&request, response, rewritten.as_ref(), permit));
+                    return Ok(self.downstream_response(&request, response, rewritten.as_deref(), permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
                 Err(error @ EngineError::Timeout) => {
