@@ -25,7 +25,7 @@ const REAL: &str = "real component";
 const KINDS: [&str; 5] = [UNIT, PLAN, EMBEDDED, SIMULATION, REAL];
 
 /// Beginning of a path → kinds of the tests below it; the first one that matches applies.
-const KINDS_BY_PATH: [(&str, &[&str]); 15] = [
+const KINDS_BY_PATH: [(&str, &[&str]); 16] = [
     ("crates/ostler/tests/it/realcluster/", &[REAL]),
     ("crates/ostler/tests/it/kubectl.rs", &[REAL, EMBEDDED]),
     ("crates/ostler/tests/it/vllm.rs", &[REAL]),
@@ -42,6 +42,7 @@ const KINDS_BY_PATH: [(&str, &[&str]); 15] = [
     ("crates/picker/examples/scheduling/", &[SIMULATION]),
     ("crates/picker/src/scheduler/overload_simulation.rs", &[SIMULATION]),
     ("crates/picker/src/scheduler/change_simulation.rs", &[SIMULATION]),
+    ("crates/picker/src/scheduler/objective_simulation.rs", &[SIMULATION]),
     ("crates/picker/src/scheduler/route_simulation.rs", &[SIMULATION]),
 ];
 
