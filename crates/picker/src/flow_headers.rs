@@ -1,4 +1,6 @@
-//! Headers that state how a request waits for an engine. Clients, or routes in front of the scheduler, set them.
+//! Headers that state how a request waits for an engine. HTTPRoutes, or the proxy in front of the endpoint picker, set them.
+
+use http::HeaderMap;
 
 /// Headers with the name of an InferenceObjective, in order of precedence.
 const OBJECTIVE_HEADERS: [&str; 2] = ["x-llm-d-inference-objective", "x-gateway-inference-objective"];
@@ -21,6 +23,13 @@ pub(crate) struct FlowHeaders {
 // === impl FlowHeaders ===
 
 impl FlowHeaders {
+    /// Removes the headers.
+    pub(crate) fn remove(headers: &mut HeaderMap) {
+        for name in OBJECTIVE_HEADERS.into_iter().chain(FAIRNESS_ID_HEADERS) {
+            headers.remove(name);
+        }
+    }
+
     /// Reads the headers of a request, whose values `value` returns by name. Returns `None` if it has none of them.
     pub(crate) fn read<V: Into<String>>(value: impl Fn(&'static str) -> Option<V>) -> Option<Box<Self>> {
         let first = |names: [&'static str; 2]| {

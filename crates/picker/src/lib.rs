@@ -71,6 +71,7 @@ mod prefix_index;
 mod profile;
 mod queue_limits;
 mod request;
+mod request_path;
 mod request_queue;
 mod routing_error;
 mod scheduler;

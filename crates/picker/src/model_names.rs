@@ -90,7 +90,7 @@ pub(crate) fn qualified_name(namespace: &str, model: &str) -> String {
     [namespace, "/", model].concat()
 }
 
-/// Returns the models by namespace, each with the pools of the oldest object that declares it. The namespace and name of their first
+/// Returns the models by namespace, each with the pools of the oldest object that declares it; a rewrite is older than no use case. The namespace and name of their first
 /// pool break ties, so that all replicas agree.
 fn oldest_declarations<'a>(
     use_cases: impl Iterator<Item = (&'a NamespacedName, &'a UseCase)>,
@@ -100,7 +100,7 @@ fn oldest_declarations<'a>(
         declarations.entry((&pool.namespace, &use_case.model_name)).or_default().push((use_case, pool));
     }
     let oldest = |mut declarations: Vec<(&'a UseCase, &'a NamespacedName)>| {
-        declarations.sort_by_key(|(use_case, key)| (&use_case.creation_timestamp, *key));
+        declarations.sort_by_key(|(use_case, key)| (use_case.is_rewrite, &use_case.creation_timestamp, *key));
         let object = declarations.first().map(|(use_case, _)| (&use_case.creation_timestamp, &use_case.declared_by));
         let is_oldest = |use_case: &UseCase| Some((&use_case.creation_timestamp, &use_case.declared_by)) == object;
         declarations.iter().filter(|(use_case, _)| is_oldest(use_case)).map(|(_, key)| (*key).clone()).collect()

@@ -17,7 +17,7 @@ pub(crate) enum RoutingError {
         names: Vec<String>,
     },
     /// The HTTPRoute of this name has drawn a backend whose reference cannot be resolved.
-    #[error("The backend of HTTPRoute {0} does not exist, or may not be used.")]
+    #[error("The backend of HTTPRoute {0} does not exist, may not be used, or has no weight.")]
     UnresolvedBackend(NamespacedName),
     /// The pool in the request path does not exist.
     #[error("The pool {0} does not exist.")]

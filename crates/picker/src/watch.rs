@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    http_routes::{GatewayObjects, ServedGateways},
+    http_routes::{CONTROLLER_NAME, GatewayObjects, ServedGateways},
     index::{self, ExtensionObjects, ParsedConfigs, PoolIndex, WatchedObjects},
     kinds::{
         BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, INFERENCE_OBJECTIVES, MODEL_REWRITES, NAMESPACE,
@@ -74,6 +74,9 @@ pub struct WatchOptions {
     pub served_gateways: ServedGateways,
     /// Whether the gateway serves HTTPS: it then serves the listeners of Gateways with this protocol, otherwise those with HTTP.
     pub serves_tls: bool,
+    /// Controller name of the GatewayClasses whose Gateways are served, and of the entries in the status of HTTPRoutes. Gateway processes
+    /// with different options need different names.
+    pub controller_name: String,
 }
 
 /// Which pools are watched.
@@ -317,6 +320,7 @@ fn watched_objects(scope: &Scope, stores: &Stores) -> WatchedObjects {
             gateway_objects: GatewayObjects {
                 served: options.served_gateways,
                 serves_tls: options.serves_tls,
+                controller_name: options.controller_name.clone(),
                 classes: stores.list(GATEWAY_CLASS),
                 gateways: stores.list(GATEWAY),
                 routes: stores.list(HTTP_ROUTE),
@@ -346,9 +350,14 @@ fn extension_objects(stores: &Stores) -> ExtensionObjects {
 // === impl WatchOptions ===
 
 impl WatchOptions {
-    /// Returns the options of a gateway that serves HTTP and the Gateways of its controller name.
+    /// Returns the options of a gateway that serves HTTP and the Gateways of the default controller name.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, served_gateways: ServedGateways::OfController, serves_tls: false }
+        Self {
+            clock,
+            served_gateways: ServedGateways::OfController,
+            serves_tls: false,
+            controller_name: CONTROLLER_NAME.to_owned(),
+        }
     }
 }
 

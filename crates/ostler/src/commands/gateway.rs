@@ -65,6 +65,12 @@ pub(crate) struct GatewayArgs {
     default_namespace: String,
     #[command(flatten)]
     objectives: ObjectiveWindowArgs,
+    /// Serve the Gateways of GatewayClasses with this controller name
+    ///
+    /// Gateway processes with different options, such as HTTP and HTTPS, need different names: each reports the status of these Gateways
+    /// and their HTTPRoutes.
+    #[arg(long, value_name = "NAME", default_value = picker::CONTROLLER_NAME)]
+    controller_name: String,
     #[command(flatten)]
     control_fields: ControlFieldArgs,
 }
@@ -125,6 +131,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
     let drained = CancellationToken::new();
     let watch_options = picker::WatchOptions {
         serves_tls: certificate.is_some(),
+        controller_name: args.controller_name,
         ..picker::WatchOptions::new(Arc::new(cluster::SystemClock))
     };
     tasks.spawn("pools", picker::watch_pools(client, Arc::clone(&scheduler), watch_options, drained.clone()));

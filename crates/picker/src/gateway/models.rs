@@ -25,8 +25,11 @@ pub(super) fn list_models(
     destination: &Destination,
     access: &Access,
 ) -> Result<Value, RoutingError> {
-    let mut models = BTreeMap::new();
-    for pool in destination.pools() {
+    let (mut models, pools) = (BTreeMap::new(), destination.pools());
+    if let (Destination::Rule(rule), []) = (destination, &pools[..]) {
+        return Err(RoutingError::UnresolvedBackend(rule.route.clone()));
+    }
+    for pool in pools {
         for (name, model) in models_of(snapshot, pool, access)? {
             models.entry(name).or_insert(model);
         }
@@ -69,6 +72,9 @@ pub(super) fn get_model(
     access: &Access,
 ) -> Result<Value, RoutingError> {
     let pools = destination.pools();
+    if let (Destination::Rule(rule), []) = (destination, &pools[..]) {
+        return Err(RoutingError::UnresolvedBackend(rule.route.clone()));
+    }
     let model = pools.iter().find_map(|pool| find_model(snapshot, *pool, name, access));
     model.ok_or_else(|| model_not_found(snapshot, pools.first().copied().flatten(), name, access))
 }

@@ -29,6 +29,7 @@ use crate::{
     control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::engine_headers,
     endpoint_health::RequestOutcome,
+    flow_headers::FlowHeaders,
     http_routes::RequestHead,
     model_rewrite::{self, RewrittenModel},
     openai_error::OpenAiError,
@@ -108,7 +109,12 @@ impl Proxy {
                 let deadline = Instant::now() + timeout;
                 // Few requests have a timeout; the future of the others stays small.
                 let response = Box::pin(self.infer(request, &destination, &path, &access, Some(deadline)));
-                timeout_at(deadline, response).await.unwrap_or_else(|_| Err(OpenAiError::route_timeout()))
+                let response = timeout_at(deadline, response).await;
+                response.unwrap_or_else(|_| {
+                    let error = OpenAiError::route_timeout();
+                    self.scheduler.metrics.record_rejection("", "", error.status);
+                    Err(error)
+                })
             }
         }
     }
@@ -138,6 +144,8 @@ impl Proxy {
         access: &Access,
         deadline: Option<Instant>,
     ) -> Result<Response<ResponseBody>, OpenAiError> {
+        // Clients must not raise their own priority.
+        FlowHeaders::remove(request.headers_mut());
         if let Destination::Rule(rule) = destination {
             rule.change_headers(request.headers_mut());
         }
@@ -307,12 +315,12 @@ impl Proxy {
     }
 }
 
-/// Checks `Host` (RFC 9112 §3.2, RFC 9113 §8.3.1). The gateway does not read it, but a proxy in front of it may, and choose another
-/// one of several.
+/// Checks `Host` (RFC 9112 §3.2, RFC 9113 §8.3.1). A proxy in front of the gateway may have authorized another one of several hosts than
+/// the one that HTTPRoutes match.
 fn check_host<B>(request: &Request<B>) -> Result<(), OpenAiError> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (host, is_required) = (hosts.next(), request.version() == Version::HTTP_11);
-    let authority = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
+    let authority = request.uri().authority();
     let differs = |host: &HeaderValue| {
         authority.is_some_and(|authority| !host.as_bytes().eq_ignore_ascii_case(authority.as_str().as_bytes()))
     };
@@ -397,7 +405,8 @@ mod tests {
     #[case::one(Version::HTTP_11, "/", &["a"], true)]
     #[case::none(Version::HTTP_11, "/", &[], false)]
     #[case::two(Version::HTTP_11, "/", &["a", "a"], false)]
-    #[case::absolute_url(Version::HTTP_11, "http://b/", &["a"], true)]
+    #[case::absolute_url(Version::HTTP_11, "http://a/", &["a"], true)]
+    #[case::other_absolute_url(Version::HTTP_11, "http://b/", &["a"], false)]
     #[case::old_version(Version::HTTP_10, "/", &[], true)]
     #[case::authority(Version::HTTP_2, "http://a/", &[], true)]
     #[case::same_authority(Version::HTTP_2, "http://a/", &["a"], true)]

@@ -6,15 +6,15 @@ use std::{
 };
 
 use cluster::{NamespacedName, metadata_field};
-use gateway_api::httproutes::{HttpRoute, HttpRouteParentRefs, HttpRouteRules};
-use serde::Deserialize as _;
+use gateway_api::httproutes::{HttpRouteParentRefs, HttpRouteRules, HttpRouteSpec};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     RouteEntry, RouteOrigin, RouteTable,
     attachment::{Attachment, Rejection, attach, parent_gateway},
     backends::{BackendResolver, UnresolvedReference, weight},
-    gateways::{CONTROLLER_NAME, NamespaceLabels, ServedGateway, ServedGateways},
+    gateways::{NamespaceLabels, ServedGateway, ServedGateways},
     hostname::Hostname,
     matches::RequestMatch,
     rule::{Backend, RequestChanges, RouteRule},
@@ -30,6 +30,8 @@ pub(crate) struct GatewayObjects {
     pub(crate) served: ServedGateways,
     /// Whether the gateway serves HTTPS instead of HTTP.
     pub(crate) serves_tls: bool,
+    /// Controller name of the gateway.
+    pub(crate) controller_name: String,
     pub(crate) classes: Vec<Arc<Value>>,
     pub(crate) gateways: Vec<Arc<Value>>,
     pub(crate) routes: Vec<Arc<Value>>,
@@ -56,7 +58,7 @@ struct ParsedRule {
 /// Builds the routes to `pools`: BackendPools and InferencePools.
 pub(crate) fn build_routes(objects: &GatewayObjects, pools: &BTreeSet<NamespacedName>) -> (RouteTable, RouteStatuses) {
     let protocol = if objects.serves_tls { "HTTPS" } else { "HTTP" };
-    let classes = own_classes(&objects.classes);
+    let classes = own_classes(objects);
     let mut builder = RouteBuilder {
         gateways: served_gateways(objects, &classes, protocol),
         labels: NamespaceLabels::new(&objects.namespaces),
@@ -64,11 +66,8 @@ pub(crate) fn build_routes(objects: &GatewayObjects, pools: &BTreeSet<Namespaced
         entries: Vec::new(),
         attached_routes: BTreeMap::new(),
     };
-    let routes = objects.routes.iter().filter_map(|object| {
-        let parents = builder.add_route(object).inspect_err(|error| log_invalid(object, error)).ok()?;
-        Some((NamespacedName::from_object(object), parents))
-    });
-    let routes = routes.collect();
+    let routes = objects.routes.iter();
+    let routes = routes.map(|object| (NamespacedName::from_object(object), builder.add_route(object))).collect();
     let status = |gateway: &ServedGateway| {
         let listeners = gateway.listeners.iter().map(|listener| {
             let attached = builder.attached_routes.get(&(gateway.key.clone(), listener.name.clone()));
@@ -77,12 +76,16 @@ pub(crate) fn build_routes(objects: &GatewayObjects, pools: &BTreeSet<Namespaced
         (gateway.key.clone(), GatewayStatus { listeners: listeners.collect() })
     };
     let gateways = builder.gateways.values().map(status).collect();
-    (RouteTable::new(builder.entries), RouteStatuses { classes, gateways, routes })
+    (
+        RouteTable::new(builder.entries),
+        RouteStatuses { controller_name: objects.controller_name.clone(), classes, gateways, routes },
+    )
 }
 
 /// Returns the names of the GatewayClasses with the controller name of the gateway.
-fn own_classes(classes: &[Arc<Value>]) -> BTreeSet<String> {
-    let own = classes.iter().filter(|class| class["spec"]["controllerName"] == CONTROLLER_NAME);
+fn own_classes(objects: &GatewayObjects) -> BTreeSet<String> {
+    let is_own = |class: &&Arc<Value>| class["spec"]["controllerName"] == objects.controller_name.as_str();
+    let own = objects.classes.iter().filter(is_own);
     own.map(|class| metadata_field(class, "name").to_owned()).collect()
 }
 
@@ -97,58 +100,83 @@ fn served_gateways(
             gateway["spec"]["gatewayClassName"].as_str().is_some_and(|class| classes.contains(class))
         }
     };
-    let parse = |gateway: &Arc<Value>| {
-        let served = ServedGateway::parse(gateway, protocol).inspect_err(|error| log_invalid(gateway, error)).ok()?;
-        Some((served.key.clone(), served))
-    };
-    objects.gateways.iter().filter(is_served).filter_map(parse).collect()
+    let served = objects.gateways.iter().filter(is_served).map(|gateway| ServedGateway::new(gateway, protocol));
+    served.map(|gateway| (gateway.key.clone(), gateway)).collect()
 }
 
-/// Logs an object that does not match its schema, which is possible if the API server accepted it without one.
-fn log_invalid(object: &Value, error: &serde_json::Error) {
-    let (namespace, name) = (metadata_field(object, "namespace"), metadata_field(object, "name"));
-    tracing::warn!(kind = object["kind"].as_str(), namespace, name, %error, "ignoring invalid object");
+/// Parses the spec of an HTTPRoute. If this version does not know a value in it, only parents and host names are returned, with the
+/// problem.
+fn parse_spec(object: &Value) -> (HttpRouteSpec, Option<Unsupported>) {
+    match HttpRouteSpec::deserialize(&object["spec"]) {
+        Ok(spec) => (spec, None),
+        Err(error) => {
+            let spec = HttpRouteSpec {
+                parent_refs: Deserialize::deserialize(&object["spec"]["parentRefs"]).unwrap_or_default(),
+                hostnames: Deserialize::deserialize(&object["spec"]["hostnames"]).unwrap_or_default(),
+                rules: None,
+            };
+            (spec, Some(Unsupported::new("spec", format!("contains a value that is not supported: {error}"))))
+        }
+    }
+}
+
+/// Returns all matches of rules of which one is not supported; those of which one cannot be parsed match all requests.
+fn matches_of(rules: &[HttpRouteRules]) -> Vec<RequestMatch> {
+    let parsed = rules.iter().flat_map(|rule| match rule.matches.as_deref().unwrap_or_default() {
+        [] => vec![Ok(RequestMatch::any())],
+        matches => matches.iter().map(|parsed| RequestMatch::parse(parsed, "")).collect(),
+    });
+    parsed
+        .collect::<Result<Vec<_>, _>>()
+        .ok()
+        .filter(|all| !all.is_empty())
+        .unwrap_or_else(|| vec![RequestMatch::any()])
 }
 
 // === impl RouteBuilder ===
 
 impl RouteBuilder<'_> {
-    /// Adds the rules of an HTTPRoute, and returns its statuses for the Gateways that are served.
-    fn add_route(&mut self, object: &Value) -> Result<Vec<ParentStatus>, serde_json::Error> {
+    /// Adds the rules of an HTTPRoute, and returns its statuses for the Gateways that are served. All requests of a route that is not
+    /// supported fail: another route, or none, must not serve them without its restrictions.
+    fn add_route(&mut self, object: &Value) -> Vec<ParentStatus> {
         let key = NamespacedName::from_object(object);
         let is_served = |parent: &HttpRouteParentRefs| {
             parent_gateway(&key.namespace, parent).is_some_and(|gateway| self.gateways.contains_key(&gateway))
         };
-        let route = HttpRoute::deserialize(object)?;
+        let (spec, unknown_value) = parse_spec(object);
         let parents: Vec<&HttpRouteParentRefs> =
-            route.spec.parent_refs.iter().flatten().filter(|parent| is_served(parent)).collect();
+            spec.parent_refs.iter().flatten().filter(|parent| is_served(parent)).collect();
         if parents.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let mut unresolved = Vec::new();
-        let rules = self.parse_rules(&key, route.spec.rules.as_deref().unwrap_or_default(), &mut unresolved);
-        let hostnames: Vec<Hostname> =
-            route.spec.hostnames.iter().flatten().map(|name| Hostname::parse(name)).collect();
+        let rules = match unknown_value {
+            Some(problem) => Err(problem),
+            None => self.parse_rules(&key, spec.rules.as_deref().unwrap_or_default(), &mut unresolved),
+        };
+        let hostnames: Vec<Hostname> = spec.hostnames.iter().flatten().map(|name| Hostname::parse(name)).collect();
         let mut statuses = Vec::new();
         let mut attached_hostnames: BTreeSet<Hostname> = BTreeSet::new();
         for parent in parents {
-            let result = match &rules {
-                Ok(_) => self.attach(&key.namespace, &hostnames, parent),
-                Err(unsupported) => {
-                    let message = format!("{unsupported}.");
-                    Err(Rejection { reason: code::UNSUPPORTED_VALUE, message })
-                }
-            };
+            let result = self.attach(&key.namespace, &hostnames, parent);
             let rejection = result.map(|hostnames| attached_hostnames.extend(hostnames)).err();
-            statuses.push(ParentStatus::new(parent, rejection.as_ref(), unresolved.first()));
+            let unsupported = rules.as_ref().err().map(|unsupported| Rejection {
+                reason: code::UNSUPPORTED_VALUE,
+                message: format!("{unsupported}. All requests of the route fail with status 500."),
+            });
+            statuses.push(ParentStatus::new(parent, unsupported.or(rejection).as_ref(), unresolved.first()));
         }
+        let rules = rules.unwrap_or_else(|_| {
+            let rule = Arc::new(RouteRule::new(key.clone(), 0, Vec::new(), RequestChanges::default()));
+            vec![ParsedRule { rule, matches: matches_of(spec.rules.as_deref().unwrap_or_default()) }]
+        });
         let creation_timestamp = metadata_field(object, "creationTimestamp");
         for hostname in attached_hostnames {
-            for parsed in rules.iter().flatten() {
+            for parsed in &rules {
                 self.add_entries(&key, creation_timestamp, &hostname, parsed);
             }
         }
-        Ok(statuses)
+        statuses
     }
 
     fn parse_rules(

@@ -16,13 +16,13 @@ use serde_json::Value;
 use super::hostname::Hostname;
 use crate::kinds::HTTP_ROUTE;
 
-/// Controller name of the GatewayClasses whose Gateways the native gateway serves.
+/// Default controller name of the GatewayClasses whose Gateways the native gateway serves.
 pub const CONTROLLER_NAME: &str = "ostler.io/gateway";
 
 /// Which Gateways the native gateway serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServedGateways {
-    /// Those of GatewayClasses with the controller name [`CONTROLLER_NAME`].
+    /// Those of GatewayClasses with the controller name of the gateway.
     #[default]
     OfController,
     /// All. For clusters without another implementation of the Gateway API.
@@ -68,11 +68,18 @@ pub(super) struct NamespaceLabels(BTreeMap<String, BTreeMap<String, String>>);
 // === impl ServedGateway ===
 
 impl ServedGateway {
-    /// Parses a Gateway; `protocol` is the one that the gateway process serves.
-    pub(super) fn parse(object: &Value, protocol: &str) -> Result<Self, serde_json::Error> {
-        let gateway = Gateway::deserialize(object)?;
-        let listeners = gateway.spec.listeners.iter().map(|listener| Listener::new(listener, protocol)).collect();
-        Ok(Self { key: NamespacedName::from_object(object), listeners })
+    /// Returns a Gateway; `protocol` is the one that the gateway process serves. One with a value that this version does not know has
+    /// no listeners.
+    pub(super) fn new(object: &Value, protocol: &str) -> Self {
+        let key = NamespacedName::from_object(object);
+        let listeners = match Gateway::deserialize(object) {
+            Ok(gateway) => gateway.spec.listeners.iter().map(|listener| Listener::new(listener, protocol)).collect(),
+            Err(error) => {
+                tracing::warn!(gateway = %key, %error, "failed to parse a Gateway");
+                Vec::new()
+            }
+        };
+        Self { key, listeners }
     }
 }
 
@@ -121,9 +128,11 @@ impl AllowedNamespaces {
             None | Some(GatewayListenersAllowedRoutesNamespacesFrom::Same) => Self::Same,
             Some(GatewayListenersAllowedRoutesNamespacesFrom::All) => Self::All,
             Some(GatewayListenersAllowedRoutesNamespacesFrom::Selector) => {
-                let selector = namespaces.and_then(|namespaces| namespaces.selector.as_ref());
+                // Nothing is selected without a selector, or with one that cannot be parsed.
+                let Some(selector) = namespaces.and_then(|namespaces| namespaces.selector.as_ref()) else {
+                    return Self::None;
+                };
                 let selector = serde_json::to_value(selector).unwrap_or_default();
-                // A selector that cannot be parsed selects nothing.
                 LabelSelector::from_json(&selector).map_or(Self::None, Self::Selected)
             }
         }

@@ -7,6 +7,7 @@ use gateway_api::httproutes::{
 use http::{HeaderName, HeaderValue, Method};
 
 use super::{head::RequestHead, unsupported::Unsupported};
+use crate::request_path::normalize;
 
 /// Conditions on a request. Without any, all requests match.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,12 +104,14 @@ impl RequestMatch {
 
 impl PathMatch {
     fn parse(path: &HttpRouteRulesMatchesPath, field: &str) -> Result<Self, Unsupported> {
-        let value = path.value.as_deref().unwrap_or("/");
+        // Like the paths of requests, without a final slash.
+        let value = normalize(path.value.as_deref().unwrap_or("/"))
+            .ok_or_else(|| Unsupported::new(format!("{field}.path.value"), "is no path"))?;
         match path.r#type {
             Some(HttpRouteRulesMatchesPathType::RegularExpression) => {
                 Err(Unsupported::new(format!("{field}.path.type"), "must be Exact or PathPrefix"))
             }
-            Some(HttpRouteRulesMatchesPathType::Exact) => Ok(Self::Exact(value.to_owned())),
+            Some(HttpRouteRulesMatchesPathType::Exact) => Ok(Self::Exact(value.into_owned())),
             Some(HttpRouteRulesMatchesPathType::PathPrefix) | None => {
                 Ok(Self::Prefix(value.trim_end_matches('/').to_owned()))
             }

@@ -7,16 +7,14 @@ use gateway_api::httproutes::HttpRouteParentRefs;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    attachment::Rejection,
-    backends::UnresolvedReference,
-    gateways::{CONTROLLER_NAME, Listener},
-};
+use super::{attachment::Rejection, backends::UnresolvedReference, gateways::Listener};
 use crate::{code, kinds::HTTP_ROUTE};
 
 /// The statuses of the Gateway API objects that the native gateway serves.
 #[derive(Debug, Default)]
 pub(crate) struct RouteStatuses {
+    /// Controller name of the gateway.
+    pub(crate) controller_name: String,
     /// Names of the GatewayClasses with the controller name of the gateway.
     pub(crate) classes: BTreeSet<String>,
     pub(crate) gateways: BTreeMap<NamespacedName, GatewayStatus>,
@@ -49,8 +47,8 @@ pub(crate) struct ParentStatus {
 }
 
 /// Returns the conditions of a GatewayClass with the controller name of the gateway.
-pub(crate) fn class_conditions() -> Vec<Condition> {
-    let message = format!("Controller {CONTROLLER_NAME} serves Gateways of this class.");
+pub(crate) fn class_conditions(controller_name: &str) -> Vec<Condition> {
+    let message = format!("Controller {controller_name} serves Gateways of this class.");
     vec![Condition::new("Accepted", true, code::ACCEPTED, message)]
 }
 
@@ -166,25 +164,27 @@ impl ParentStatus {
 }
 
 /// Returns `status.parents` of the HTTPRoute `live` with these entries of the gateway; entries of other controllers remain. Returns
-/// `None` if the gateway has neither old nor new entries.
-pub(crate) fn render_parents(parents: &[ParentStatus], live: &Value, now: Timestamp) -> Option<Value> {
+/// `None` if they equal the existing ones: an apply would only take the list over from another controller.
+pub(crate) fn render_parents(
+    controller_name: &str,
+    parents: &[ParentStatus],
+    live: &Value,
+    now: Timestamp,
+) -> Option<Value> {
     let old = live["status"]["parents"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (own, others): (Vec<&Value>, Vec<&Value>) =
-        old.iter().partition(|parent| parent["controllerName"] == CONTROLLER_NAME);
-    if own.is_empty() && parents.is_empty() {
-        return None;
-    }
+        old.iter().partition(|parent| parent["controllerName"] == controller_name);
     let new = parents.iter().map(|status| {
         let old = own.iter().find(|old| old["parentRef"] == status.parent);
         let old = old.map_or(&Value::Null, |old| &old["conditions"]);
         json!({
             "parentRef": status.parent,
-            "controllerName": CONTROLLER_NAME,
+            "controllerName": controller_name,
             "conditions": render_conditions(old, &status.conditions, generation(live), now),
         })
     });
     let parents: Vec<Value> = others.into_iter().cloned().chain(new).collect();
-    Some(json!({"parents": parents}))
+    (parents != old).then(|| json!({"parents": parents}))
 }
 
 fn generation(object: &Value) -> i64 {

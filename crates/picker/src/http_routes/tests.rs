@@ -55,7 +55,8 @@ fn pools(names: &[&str]) -> BTreeSet<NamespacedName> {
 
 fn objects(gateway: Arc<Value>, routes: Vec<Arc<Value>>) -> GatewayObjects {
     let classes = vec![class(CONTROLLER_NAME)];
-    GatewayObjects { classes, gateways: vec![gateway], routes, ..GatewayObjects::default() }
+    let controller_name = CONTROLLER_NAME.to_owned();
+    GatewayObjects { classes, gateways: vec![gateway], routes, controller_name, ..GatewayObjects::default() }
 }
 
 fn find(table: &RouteTable, method: &Method, url: &str, headers: &[(&'static str, &str)]) -> Option<MatchedRule> {
@@ -209,7 +210,7 @@ fn headers_are_modified_and_requests_limited() {
     assert_eq!(rule.timeout().map(|timeout| timeout.as_secs()), Some(90));
 }
 
-/// Columns: fields of the rule, problem. A route with such a field receives no requests.
+/// Columns: fields of the rule, problem. The requests of a route with such a field fail.
 #[rstest]
 #[case::regular_expression(json!({"matches": [{"path": {"type": "RegularExpression", "value": "/.*"}}]}), "matches[0].path.type must be Exact or PathPrefix")]
 #[case::header_expression(json!({"matches": [{}, {"headers": [{"type": "RegularExpression", "name": "a", "value": "b"}]}]}), "matches[1].headers[0].type must be Exact")]
@@ -221,9 +222,61 @@ fn headers_are_modified_and_requests_limited() {
 #[case::timeout(json!({"timeouts": {"request": "5 minutes"}}), "timeouts.request is not a duration such as 300s")]
 fn unsupported_field_is_reported(#[case] rule: Value, #[case] problem: &str) {
     let objects = objects(gateway(json!({})), vec![route_with(json!({}), rule)]);
-    let message = format!("Accepted False UnsupportedValue: spec.rules[0].{problem}.");
+    let message = format!(
+        "Accepted False UnsupportedValue: spec.rules[0].{problem}. All requests of the route fail with status 500."
+    );
     assert_eq!(problems(&objects, &pools(&["a"]))[0], message);
-    assert!(build_routes(&objects, &pools(&["a"])).0.entries.is_empty());
+    let (table, _) = build_routes(&objects, &pools(&["a"]));
+    let rule = find(&table, &Method::GET, "x/v1", &[]).unwrap().rule;
+    assert_eq!(rule.draw_pool(&mut Rng::with_seed(1)), None);
+}
+
+/// The filters of a later version of the API are unknown.
+#[test]
+fn requests_of_a_route_with_unknown_values_fail() {
+    let rule = json!({"filters": [{"type": "Later"}], "backendRefs": [backend("a", 1)]});
+    let route = route_with(json!({"hostnames": ["llm.example.com"]}), rule);
+    let objects = objects(gateway(json!({})), vec![route]);
+    let problem = problems(&objects, &pools(&["a"])).remove(0);
+    assert!(
+        problem.starts_with(
+            "Accepted False UnsupportedValue: spec contains a value that is not supported: unknown variant `Later`"
+        ),
+        "{problem}"
+    );
+    let (table, _) = build_routes(&objects, &pools(&["a"]));
+    let rule = find(&table, &Method::POST, "llm.example.com/v1", &[]).unwrap().rule;
+    assert_eq!(rule.draw_pool(&mut Rng::with_seed(1)), None);
+    assert!(find(&table, &Method::POST, "other.example.com/v1", &[]).is_none());
+}
+
+/// A rule that is supported does not serve the requests that an unsupported one of the same route matches.
+#[test]
+fn unsupported_rule_affects_the_matches_of_its_route_only() {
+    let rules = json!([
+        {"matches": [{"path": {"value": "/a"}}], "filters": [{"type": "RequestMirror"}]},
+        {"matches": [{"path": {"value": "/b"}}], "backendRefs": [backend("a", 1)]},
+    ]);
+    let objects = objects(gateway(json!({})), vec![route_with(json!({"rules": rules}), json!({}))]);
+    let (table, _) = build_routes(&objects, &pools(&["a"]));
+    let draws = |url| {
+        find(&table, &Method::GET, url, &[]).map(|matched| matched.rule.draw_pool(&mut Rng::with_seed(1)).is_some())
+    };
+    assert_eq!(["x/a", "x/b", "x/c"].map(draws), [Some(false), Some(false), None]);
+}
+
+/// Paths of rules are normalized like those of requests. Columns: type and value of the match, path of a request, whether it matches.
+#[rstest]
+#[case::root("Exact", "/", "/", true)]
+#[case::final_slash("Exact", "/v1/", "/v1", true)]
+#[case::encoded("PathPrefix", "/%7Eteam", "/~team/v1", true)]
+#[case::other("Exact", "/v1", "/v1/x", false)]
+fn paths_are_normalized(#[case] kind: &str, #[case] value: &str, #[case] path: &str, #[case] expect: bool) {
+    let rule = json!({"matches": [{"path": {"type": kind, "value": value}}], "backendRefs": [backend("a", 1)]});
+    let objects = objects(gateway(json!({})), vec![route_with(json!({}), rule)]);
+    let (table, _) = build_routes(&objects, &pools(&["a"]));
+    let path = crate::request_path::normalize(path).unwrap();
+    assert_eq!(find(&table, &Method::GET, &format!("x{path}"), &[]).is_some(), expect);
 }
 
 /// Columns: reference, problem; `None` if it is a backend.
@@ -279,6 +332,7 @@ fn grant_permits_a_reference_to_another_namespace(#[case] fields: Value, #[case]
 #[case::kinds(json!({"allowedRoutes": {"kinds": [{"kind": "GRPCRoute"}]}}), json!({}), Some("NotAllowedByListeners: `allowedRoutes` of the listeners of Gateway ns/gw permits no HTTPRoute of namespace ns."))]
 #[case::selected_namespace(json!({"allowedRoutes": {"namespaces": {"from": "Selector", "selector": {"matchLabels": {"team": "a"}}}}}), json!({}), None)]
 #[case::other_namespace(json!({"allowedRoutes": {"namespaces": {"from": "Selector", "selector": {"matchLabels": {"team": "b"}}}}}), json!({}), Some("NotAllowedByListeners: `allowedRoutes` of the listeners of Gateway ns/gw permits no HTTPRoute of namespace ns."))]
+#[case::no_selector(json!({"allowedRoutes": {"namespaces": {"from": "Selector"}}}), json!({}), Some("NotAllowedByListeners: `allowedRoutes` of the listeners of Gateway ns/gw permits no HTTPRoute of namespace ns."))]
 #[case::hostname(json!({"hostname": "*.example.com"}), json!({"hostnames": ["a.example.com", "x"]}), None)]
 #[case::other_hostname(json!({"hostname": "*.example.com"}), json!({"hostnames": ["example.com"]}), Some("NoMatchingListenerHostname: No listener of Gateway ns/gw has a hostname that `hostnames` of the route contains."))]
 fn routes_attach_to_listeners(#[case] listener: Value, #[case] spec: Value, #[case] problem: Option<&str>) {
@@ -324,17 +378,18 @@ fn entries_of_other_controllers_remain() {
     let other = json!({"controllerName": "example.com/gateway", "parentRef": {"name": "x"}, "conditions": []});
     let now: jiff::Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
     let mut live = json!({"metadata": {"generation": 3}, "status": {"parents": [other]}});
-    assert_eq!(render_parents(&[], &live, now), None);
+    let render = |parents: &[ParentStatus], live: &Value, now| render_parents(CONTROLLER_NAME, parents, live, now);
+    assert_eq!(render(&[], &live, now), None);
     let routes = vec![route("r", 1, &[], json!([{}]))];
     let (_, statuses) = build_routes(&objects(gateway(json!({})), routes), &pools(&["r"]));
     let parents = &statuses.routes[&NamespacedName::new("ns", "r")];
-    let status = render_parents(parents, &live, now).unwrap();
+    let status = render(parents, &live, now).unwrap();
     assert_eq!(status["parents"][0], other);
     assert_eq!(status["parents"][1]["parentRef"], json!({"name": "gw"}));
     assert_eq!(status["parents"][1]["conditions"][0]["observedGeneration"], 3);
-    live["status"] = status.clone();
-    assert_eq!(render_parents(parents, &live, now + jiff::SignedDuration::from_secs(9)), Some(status), "unchanged");
-    assert_eq!(render_parents(&[], &live, now), Some(json!({"parents": [other]})));
+    live["status"] = status;
+    assert_eq!(render(parents, &live, now + jiff::SignedDuration::from_secs(9)), None, "unchanged");
+    assert_eq!(render(&[], &live, now), Some(json!({"parents": [other]})));
 }
 
 /// Columns: fields of the listener, conditions of the Gateway and its listener that are not true.

@@ -45,7 +45,11 @@ enum Status {
         conditions: Vec<Condition>,
     },
     Gateway(GatewayStatus),
-    HttpRoute(Vec<ParentStatus>),
+    HttpRoute {
+        /// Controller name of the gateway.
+        controller_name: String,
+        parents: Vec<ParentStatus>,
+    },
 }
 
 // === impl Statuses ===
@@ -83,14 +87,16 @@ impl Statuses {
     /// Adds the statuses of GatewayClasses, Gateways and HTTPRoutes for which `is_added` is true.
     fn add_routes(&self, statuses: &RouteStatuses, is_added: impl Fn(Kind, &NamespacedName) -> bool) {
         let class = |name: &String| {
-            let status = Status::Conditions { fields: json!({}), conditions: class_conditions() };
+            let status =
+                Status::Conditions { fields: json!({}), conditions: class_conditions(&statuses.controller_name) };
             ((GATEWAY_CLASS, NamespacedName::new("", name)), status)
         };
         let gateway = |(key, status): (&NamespacedName, &GatewayStatus)| {
             ((GATEWAY, key.clone()), Status::Gateway(status.clone()))
         };
         let route = |(key, parents): (&NamespacedName, &Vec<ParentStatus>)| {
-            ((HTTP_ROUTE, key.clone()), Status::HttpRoute(parents.clone()))
+            let (controller_name, parents) = (statuses.controller_name.clone(), parents.clone());
+            ((HTTP_ROUTE, key.clone()), Status::HttpRoute { controller_name, parents })
         };
         let all = statuses.classes.iter().map(class);
         let all = all.chain(statuses.gateways.iter().map(gateway)).chain(statuses.routes.iter().map(route));
@@ -206,7 +212,7 @@ impl Statuses {
 // === impl Status ===
 
 impl Status {
-    /// Returns the status of `live` as JSON; `None` if it is that of another controller.
+    /// Returns the status of `live` as JSON; `None` if nothing has to be written.
     fn render(&self, live: &Value, now: Timestamp) -> Option<Value> {
         match self {
             Self::Conditions { fields, conditions } => {
@@ -216,7 +222,7 @@ impl Status {
                 Some(status)
             }
             Self::Gateway(status) => Some(status.render(live, now)),
-            Self::HttpRoute(parents) => render_parents(parents, live, now),
+            Self::HttpRoute { controller_name, parents } => render_parents(controller_name, parents, live, now),
         }
     }
 }

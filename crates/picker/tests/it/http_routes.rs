@@ -183,7 +183,41 @@ async fn route_to_use_cases_or_foreign_pools_receives_no_traffic() {
     assert_eq!(complete(gateway, "/set/v1/completions", "m").await, (200, json!("m")));
     fixture.server.delete(POOLS, "default", "a", None).unwrap();
     fixture.wait_for_conditions("set", &["Accepted True Accepted", "ResolvedRefs False BackendNotFound"]).await;
-    assert!(fixture.server.list(GRANTS).is_empty());
+    let grant = json!({
+        "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "default"}],
+        "to": [{"group": group, "kind": "BackendPool"}],
+    });
+    let mut object = json!({"apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant"});
+    object["metadata"] = json!({"namespace": "other", "name": "routes"});
+    object["spec"] = grant;
+    fixture.server.create("namespaces", json!({"metadata": {"name": "other"}})).unwrap();
+    fixture.server.create(GRANTS, object).unwrap();
+    fixture.wait_for_conditions("foreign", &["Accepted True Accepted", "ResolvedRefs False BackendNotFound"]).await;
+}
+
+/// Without the route, the use case of the model would serve the request.
+#[tokio::test]
+async fn requests_of_an_unsupported_route_fail_until_it_is_corrected_or_detached() {
+    let (fixture, gateway) = start().await;
+    fixture.create_gateway("gw");
+    fixture.create_route("r", "gw", &json!([backend("a", 1)]));
+    let change = |change: &dyn Fn(&mut Value)| {
+        let mut route = (*fixture.server.get(ROUTES, "default", "r").unwrap()).clone();
+        change(&mut route["spec"]);
+        fixture.server.update(ROUTES, route).unwrap();
+    };
+    change(&|spec| {
+        spec["rules"][0]["matches"] = json!([{"path": {"type": "PathPrefix", "value": "/v1"}}]);
+        spec["rules"][0]["filters"] = json!([{"type": "RequestMirror"}]);
+    });
+    fixture.wait_for_conditions("r", &["Accepted False UnsupportedValue", "ResolvedRefs True ResolvedRefs"]).await;
+    assert_eq!(post(gateway, "/v1/completions", COMPLETION).await.status(), 500);
+    change(&|spec| spec["rules"][0]["filters"] = json!([]));
+    fixture.wait_for_conditions("r", &["Accepted True Accepted", "ResolvedRefs True ResolvedRefs"]).await;
+    assert_eq!(complete(gateway, "/v1/completions", "m").await, (200, json!("m")));
+    change(&|spec| spec["parentRefs"] = json!([]));
+    fixture.wait_for_conditions("r", &[]).await;
+    assert_eq!(complete(gateway, "/v1/completions", "m").await, (200, json!("m")));
 }
 
 /// Two use cases have the same name on different pools; a header decides. Requests that match no route address no pool.
@@ -207,6 +241,9 @@ async fn header_selects_the_pool_of_a_model_name() {
         let response = send_with_header(gateway, "/v1/completions", &format!("x-team: {team}"), COMPLETION).await;
         response.header("x-ostler-endpoint").unwrap().to_owned()
     };
+    let response = post(gateway, "/default/b/v1/completions", COMPLETION).await;
+    let endpoint_of_b = response.header("x-ostler-endpoint").unwrap();
+    assert_eq!(endpoint("b").await, endpoint_of_b);
     // Without a route, the oldest use case of the name serves it.
-    assert_ne!(endpoint("b").await, endpoint("c").await);
+    assert_ne!(endpoint("c").await, endpoint_of_b);
 }
