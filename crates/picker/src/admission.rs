@@ -48,7 +48,7 @@ impl Scheduler {
         subset: Option<&EndpointSubset>,
     ) -> Result<AdmittedRequest, AdmissionError> {
         let model = info.model.as_ref().map_or(RequestedModel::Unknown, |model| RequestedModel::Name(&model.name));
-        let request = AdmissionRequest { pool: None, model, body, info, path, flow: None, subset };
+        let request = AdmissionRequest { pool: None, model, body, info, path, flow: None, subset, session: None };
         let permit = self.admit_now(&request).map_err(|error| AdmissionError(error.to_string()))?;
         Ok(AdmittedRequest { permit })
     }

@@ -20,6 +20,7 @@ use std::{
 };
 
 use cluster::NamespacedName;
+use http::HeaderName;
 use http_server::BodyMemory;
 use supervisor::TaskFailure;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +49,7 @@ pub struct EndpointPicker {
     /// Memory for the bodies of requests.
     body_memory: BodyMemory,
     control_fields: ControlFields,
+    session_header: Option<HeaderName>,
 }
 
 /// Watches the pool of `picker` and the Pods of its namespace until `shutdown`. A task that panics is restarted; until then,
@@ -76,6 +78,7 @@ impl EndpointPicker {
             shutdown: CancellationToken::new(),
             body_memory: BodyMemory::new(request_memory),
             control_fields: ControlFields::default(),
+            session_header: None,
         }
     }
 
@@ -83,6 +86,12 @@ impl EndpointPicker {
     #[must_use]
     pub fn with_control_fields(self, control_fields: ControlFields) -> Self {
         Self { control_fields, ..self }
+    }
+
+    /// Returns the picker that sends all requests with the same value of this header to one target model.
+    #[must_use]
+    pub fn with_session_header(self, session_header: Option<HeaderName>) -> Self {
+        Self { session_header, ..self }
     }
 
     /// Returns the picker that compares latencies with the objectives of use cases over this time.
@@ -145,6 +154,7 @@ impl EndpointPicker {
             path: &request.path,
             flow: request.flow.as_deref(),
             subset: request.subset.as_ref(),
+            session: request.session.as_deref().map(str::as_bytes),
         };
         let permit = self.scheduler.admit(&admission).await;
         permit.map_err(|error| match error {
@@ -168,7 +178,7 @@ impl EndpointPicker {
 pub(crate) fn check_ext_proc_messages(messages: impl Iterator<Item = crate::ext_proc::ProcessingRequest>) {
     use ext_proc_stream::{Action, ExtProcStream, response_body_messages};
 
-    let mut stream = ExtProcStream::new(crate::policy::Parser::RequireModel, ControlFields::Reject);
+    let mut stream = ExtProcStream::new(crate::policy::Parser::RequireModel, ControlFields::Reject, None);
     for message in messages {
         match stream.handle(message) {
             Ok(Action::Schedule(request)) => {

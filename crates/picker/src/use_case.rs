@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use smallvec::SmallVec;
+use xxhash_rust::xxh64::xxh64;
 
 /// Priority of requests of use cases with an objective. Priorities are those of InferenceObjectives.
 pub(crate) const CRITICAL: i32 = 100;
@@ -73,6 +74,12 @@ impl UseCase {
         own.into_iter().chain(weighted)
     }
 
+    /// Returns a generator that draws the same target for all requests of a session, in all replicas. A changed weight changes the
+    /// targets of as many sessions as it must.
+    pub(crate) fn session_rng(&self, session: &[u8]) -> Rng {
+        Rng::with_seed(xxh64(session, xxh64(self.model_name.as_bytes(), 0)))
+    }
+
     /// Selects the target model of one request at random, with probabilities proportional to the weights, among the targets that
     /// are served. If none of those with a weight is, among all.
     pub fn draw_target(&self, rng: &mut Rng, is_served: impl Fn(&str) -> bool) -> &str {
@@ -133,6 +140,37 @@ mod tests {
         assert!((4_850..5_150).contains(&count(&["d", "x"], "c")), "none is served");
     }
 
+    /// The shares of the targets among 100,000 requests, and among as many sessions, are those of the weights.
+    // spec: GW-43
+    #[test]
+    fn sessions_are_divided_by_weight() {
+        let (use_case, mut rng) = (use_case(&[("a", 20), ("b", 80)]), Rng::with_seed(7));
+        let mut requests = 0;
+        let mut sessions = 0;
+        for number in 0..100_000_u32 {
+            let draw = || use_case.draw_target(&mut use_case.session_rng(number.to_string().as_bytes()), |_| true);
+            assert_eq!(draw(), draw(), "session {number}");
+            sessions += u32::from(draw() == "a");
+            requests += u32::from(use_case.draw_target(&mut rng, |_| true) == "a");
+        }
+        assert!((19_500..20_500).contains(&requests) && (19_500..20_500).contains(&sessions), "{requests} {sessions}");
+    }
+
+    /// A rollout moves sessions to the new version only, never back.
+    // spec: GW-43
+    #[test]
+    fn more_weight_moves_few_sessions() {
+        let shares = [10, 20, 50].map(|weight| use_case(&[("new", weight), ("old", 100 - weight)]));
+        for number in 0..10_000_u32 {
+            let session = number.to_string();
+            let draws = shares
+                .each_ref()
+                .map(|use_case| use_case.draw_target(&mut use_case.session_rng(session.as_bytes()), |_| true) == "new");
+            assert!(draws.is_sorted(), "session {session}: {draws:?}");
+        }
+    }
+
+    // spec: GW-43
     #[test]
     fn same_seed_draws_same_targets() {
         let use_case = use_case(&[("a", 1), ("b", 1)]);

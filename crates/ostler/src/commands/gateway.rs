@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
 use super::request_memory;
+use super::session_header::SessionHeaderArgs;
 use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
@@ -63,6 +64,8 @@ pub(crate) struct GatewayArgs {
     /// Requests that address no pool name the models of other namespaces NAMESPACE/MODEL.
     #[arg(long, value_name = "NAMESPACE", default_value = picker::DEFAULT_NAMESPACE)]
     default_namespace: String,
+    #[command(flatten)]
+    sessions: SessionHeaderArgs,
     #[command(flatten)]
     objectives: ObjectiveWindowArgs,
     /// Serve the Gateways of GatewayClasses with this controller name
@@ -142,6 +145,7 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
         certificate: certificate.clone(),
         api_keys: api_keys.clone(),
         control_fields: args.control_fields.control_fields(),
+        session_header: args.sessions.session_header,
     };
     tasks.spawn("metrics", picker::serve_metrics(metrics, Arc::clone(&scheduler), shutdown.clone()));
     spawn_reload(&mut tasks, certificate, api_keys, &shutdown);

@@ -1,6 +1,7 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
 //! `target_service` (the service that a command changes), `leader_election_args`,
-//! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`, `objective_window`.
+//! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`, `objective_window`,
+//! `session_header`.
 
 mod actuation;
 mod catalog;
@@ -27,6 +28,7 @@ mod requester;
 mod rollout;
 mod rollout_change;
 mod scale;
+mod session_header;
 mod target_service;
 mod time_limit;
 mod up;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
 use super::request_memory;
+use super::session_header::SessionHeaderArgs;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
@@ -83,6 +84,8 @@ pub(crate) struct PickerArgs {
     /// Headers may have a quarter as much in addition. The memory limit of the Pod must be larger than both together.
     #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_picker)]
     request_memory: usize,
+    #[command(flatten)]
+    sessions: SessionHeaderArgs,
     #[command(flatten)]
     objectives: ObjectiveWindowArgs,
     #[command(flatten)]
@@ -158,6 +161,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
     let picker = EndpointPicker::new(pool, config.policy, args.request_memory, fastrand::u64(..));
     let picker = picker.with_objective_window(args.objectives.objective_window);
+    let picker = picker.with_session_header(args.sessions.session_header);
     let picker = Arc::new(picker.with_control_fields(args.control_fields.control_fields()));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");
     let shutdown = shutdown_after_drain(Arc::clone(&picker), args.drain_timeout)?;

@@ -77,7 +77,7 @@ async fn run_stream<B>(
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin,
 {
-    let mut stream = ExtProcStream::new(picker.policy().parser, picker.control_fields);
+    let mut stream = ExtProcStream::new(picker.policy().parser, picker.control_fields, picker.session_header.clone());
     // Counts the request as in flight until the proxy ends the stream at the end of the response.
     let mut scheduled: Option<Permit> = None;
     let mut is_complete = false;

@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes};
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use http_server::BodyBuffer;
 use tonic::Status;
 
@@ -47,6 +47,10 @@ const MAX_CHUNK_BYTES: usize = 62_000;
 pub(super) struct ExtProcStream {
     parser: Parser,
     control_fields: ControlFields,
+    /// Header whose value identifies a session.
+    session_header: Option<HeaderName>,
+    /// Value of the session header.
+    session: Option<String>,
     /// Model name from the headers that takes precedence over the one in the body.
     model_rewrite: Option<String>,
     /// How the request waits if it has no use case.
@@ -105,6 +109,8 @@ pub(super) struct CompleteRequest {
     pub(super) flow: Option<Box<FlowHeaders>>,
     /// Endpoints that may be selected; `None` allows all.
     pub(super) subset: Option<EndpointSubset>,
+    /// Value of the session header.
+    pub(super) session: Option<String>,
     /// Control headers that the client set.
     client_control_headers: Vec<String>,
     end: RequestEnd,
@@ -125,10 +131,12 @@ enum RequestEnd {
 
 impl ExtProcStream {
     /// Returns the state before the first message.
-    pub(super) fn new(parser: Parser, control_fields: ControlFields) -> Self {
+    pub(super) fn new(parser: Parser, control_fields: ControlFields, session_header: Option<HeaderName>) -> Self {
         Self {
             parser,
             control_fields,
+            session_header,
+            session: None,
             model_rewrite: None,
             flow: None,
             content_length: None,
@@ -207,6 +215,8 @@ impl ExtProcStream {
             |name: &str| headers.iter().rfind(|header| header.key.eq_ignore_ascii_case(name)).map(HeaderValue::text);
         self.model_rewrite = MODEL_REWRITE_HEADERS.into_iter().find_map(value).filter(|name| !name.is_empty());
         self.flow = FlowHeaders::read(value);
+        let session = self.session_header.as_ref().and_then(|name| value(name.as_str()));
+        self.session = session.filter(|session| !session.is_empty());
         let path = value(":path").unwrap_or_default();
         self.path = path.split('?').next().unwrap_or_default().to_owned();
         let mut content_types =
@@ -281,7 +291,8 @@ impl ExtProcStream {
     ) -> CompleteRequest {
         let client_control_headers = std::mem::take(&mut self.client_control_headers);
         let (path, flow, subset) = (std::mem::take(&mut self.path), self.flow.take(), self.subset.take());
-        CompleteRequest { body, info, target_model, path, flow, subset, client_control_headers, end }
+        let session = self.session.take();
+        CompleteRequest { body, info, target_model, path, flow, subset, session, client_control_headers, end }
     }
 }
 

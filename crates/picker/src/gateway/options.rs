@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::HeaderName;
+
 use crate::{
     api_keys::ApiKeys, control_fields::ControlFields, request::DEFAULT_REQUEST_MEMORY,
     serving_certificate::ServingCertificate,
@@ -22,6 +24,8 @@ pub struct GatewayOptions {
     pub api_keys: Option<Arc<ApiKeys>>,
     /// Whether clients may set fields that name engines to connect to.
     pub control_fields: ControlFields,
+    /// Header whose value identifies a session: all its requests are sent to one target model.
+    pub session_header: Option<HeaderName>,
 }
 
 impl Default for GatewayOptions {
@@ -33,6 +37,7 @@ impl Default for GatewayOptions {
             certificate: None,
             api_keys: None,
             control_fields: ControlFields::default(),
+            session_header: None,
         }
     }
 }

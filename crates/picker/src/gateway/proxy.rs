@@ -53,6 +53,7 @@ pub(super) struct Proxy {
     debug_headers: bool,
     api_keys: Option<Arc<ApiKeys>>,
     control_fields: ControlFields,
+    session_header: Option<HeaderName>,
 }
 
 impl Proxy {
@@ -65,6 +66,7 @@ impl Proxy {
             debug_headers: options.debug_headers,
             api_keys: options.api_keys.clone(),
             control_fields: options.control_fields,
+            session_header: options.session_header.clone(),
         }
     }
 
@@ -206,6 +208,7 @@ impl Proxy {
             path: request.api_path(),
             flow: request.flow.as_deref(),
             subset: None,
+            session: self.session(&request.headers),
         };
         let permit = self.scheduler.admit(&admission).await;
         let mut permit = permit.map_err(|error| self.reject(&request, access, error))?;
@@ -265,6 +268,12 @@ impl Proxy {
             // Few requests are retried; the future of the others stays small.
             Box::pin(self.scheduler.retry(&mut permit)).await?;
         }
+    }
+
+    /// Returns the session of a request, if it belongs to one.
+    fn session<'a>(&self, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+        let value = headers.get_all(self.session_header.as_ref()?).iter().next_back()?;
+        Some(value.as_bytes()).filter(|session| !session.is_empty())
     }
 
     /// Returns the error for the client of a request that is not admitted, and counts it.

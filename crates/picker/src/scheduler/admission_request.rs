@@ -21,6 +21,8 @@ pub(crate) struct AdmissionRequest<'a> {
     pub(crate) flow: Option<&'a FlowHeaders>,
     /// Endpoints that may be selected; `None` allows all.
     pub(crate) subset: Option<&'a EndpointSubset>,
+    /// Value of the session header: all requests of a session are sent to one target model.
+    pub(crate) session: Option<&'a [u8]>,
 }
 
 /// The model of a request to admit.

@@ -39,8 +39,16 @@ async fn admit(scheduler: &Scheduler) -> Result<Permit, RoutingError> {
     let body = br#"{"model":"chat","prompt":"Why do horses sleep standing?"}"#;
     let info = request::parse_request(body).unwrap();
     let model = RequestedModel::Name("chat");
-    let request =
-        AdmissionRequest { pool: None, model, body, info: &info, path: "/v1/completions", flow: None, subset: None };
+    let request = AdmissionRequest {
+        pool: None,
+        model,
+        body,
+        info: &info,
+        path: "/v1/completions",
+        flow: None,
+        subset: None,
+        session: None,
+    };
     scheduler.admit(&request).await
 }
 

@@ -162,7 +162,10 @@ fn find_target<'a>(request: &AdmissionRequest<'_>, snapshot: &'a Snapshot, rng: 
                 return Some(implicit(pool, model, target.to_owned()));
             };
             let is_served = |target: &str| declaring_pools().any(|(pool, _)| pool.may_serve(target));
-            let target = use_case.draw_target(rng, is_served);
+            let target = match request.session {
+                Some(session) => use_case.draw_target(&mut use_case.session_rng(session), is_served),
+                None => use_case.draw_target(rng, is_served),
+            };
             let pool = draw_pool(declaring_pools().map(|(pool, _)| pool), target, rng)?;
             if use_case.is_rewrite {
                 return Some(implicit(pool, model, target.to_owned()));

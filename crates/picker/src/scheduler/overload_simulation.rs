@@ -183,8 +183,16 @@ async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingErro
     let body = format!(r#"{{"model":"{model}","prompt":"Why do horses sleep standing?"}}"#);
     let info = request::parse_request(body.as_bytes()).unwrap();
     let (model, body) = (RequestedModel::Name(model), body.as_bytes());
-    let request =
-        AdmissionRequest { pool: None, model, body, info: &info, path: "/v1/completions", flow: None, subset: None };
+    let request = AdmissionRequest {
+        pool: None,
+        model,
+        body,
+        info: &info,
+        path: "/v1/completions",
+        flow: None,
+        subset: None,
+        session: None,
+    };
     scheduler.admit(&request).await
 }
 

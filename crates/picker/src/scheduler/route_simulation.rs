@@ -65,6 +65,7 @@ async fn weights_of_routes_and_use_cases_multiply() {
             path: "/v1/completions",
             flow: None,
             subset: None,
+            session: None,
         };
         let permit = scheduler.admit(&request).await.unwrap();
         *counts.entry((permit.route.pool.key.name.clone(), permit.route.target_model.clone())).or_default() += 1;

@@ -61,6 +61,7 @@ async fn admit_model(scheduler: &Scheduler, model: &str, tokens: usize) -> Resul
         path: "/v1/completions",
         flow: None,
         subset: None,
+        session: None,
     };
     scheduler.admit(&request).await
 }
@@ -386,6 +387,7 @@ fn target_is_drawn_among_those_that_the_pool_serves() {
             path: "/v1/completions",
             flow: None,
             subset: None,
+            session: None,
         };
         let mut counts = BTreeMap::new();
         for _ in 0..1_000 {
@@ -463,6 +465,7 @@ async fn headers_state_how_requests_without_a_use_case_wait(
         path: "/v1/completions",
         flow: Some(&flow),
         subset: None,
+        session: None,
     };
     let route = scheduler.admit(&request).await.unwrap().route;
     assert_eq!((route.priority, route.flow.as_str(), route.target_model.as_str()), expect);

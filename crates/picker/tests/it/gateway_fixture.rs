@@ -146,7 +146,8 @@ pub(crate) async fn start_with_options(engines: Vec<Config>, options: GatewayOpt
     start_gateway(engines, &[], SchedulingPolicy::default(), options).await
 }
 
-async fn start_gateway(
+/// Starts `engines` and a gateway like [`start_with_policy`] with `options`.
+pub(crate) async fn start_gateway(
     engines: Vec<Config>,
     targets: &[(&str, u32)],
     policy: SchedulingPolicy,

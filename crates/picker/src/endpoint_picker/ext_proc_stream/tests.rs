@@ -17,7 +17,7 @@ fn scheduling_result(prefiller: Option<u8>) -> SchedulingResult {
 }
 
 fn new_stream(parser: Parser) -> ExtProcStream {
-    ExtProcStream::new(parser, ControlFields::Reject)
+    ExtProcStream::new(parser, ControlFields::Reject, None)
 }
 
 fn message(request: Request) -> ProcessingRequest {
@@ -86,6 +86,19 @@ fn returned_body(responses: &[ProcessingResponse]) -> (String, Vec<bool>) {
         }
     }
     (text, ends)
+}
+
+/// The last value counts; without one, the request belongs to no session.
+#[rstest]
+#[case::none(&[], None)]
+#[case::empty(&[("x-session-id", "")], None)]
+#[case::last(&[("X-Session-Id", "a"), ("x-session-id", "b"), ("x-other", "c")], Some("b"))]
+fn session_is_read_from_its_header(#[case] request_headers: &[(&str, &str)], #[case] expect: Option<&str>) {
+    let header = HeaderName::from_static("x-session-id");
+    let mut stream = ExtProcStream::new(Parser::RequireModel, ControlFields::Reject, Some(header));
+    stream.handle(headers(request_headers, false)).unwrap();
+    let Action::Schedule(request) = stream.handle(body(BODY, true)).unwrap() else { panic!() };
+    assert_eq!(request.session.as_deref(), expect);
 }
 
 const BODY: &str = r#"{"model":"m","prompt":"hi","big":12345678901234567890123}"#;
@@ -199,7 +212,7 @@ fn control_headers_of_clients_are_removed() {
 fn requests_that_name_engines_are_rejected(#[case] request_id: &str, #[case] text: &str, #[case] name: &str) {
     let messages = || [headers(&[("X-Request-Id", request_id)], false), body(text, true)];
     let last_action = |parser, control_fields| {
-        let mut stream = ExtProcStream::new(parser, control_fields);
+        let mut stream = ExtProcStream::new(parser, control_fields, None);
         let mut actions = messages().into_iter().map(|message| stream.handle(message).unwrap());
         actions.find(|action| !matches!(action, Action::Continue)).unwrap()
     };
@@ -235,7 +248,7 @@ fn passthrough_parser_rejects_json_in_which_control_fields_are_not_found(
 ) {
     let content_types: Vec<_> = content_types.iter().map(|value| ("Content-Type", *value)).collect();
     let action = |control_fields| {
-        let mut stream = ExtProcStream::new(Parser::Passthrough, control_fields);
+        let mut stream = ExtProcStream::new(Parser::Passthrough, control_fields, None);
         stream.handle(headers(&content_types, false)).unwrap();
         stream.handle(body(text, true)).unwrap()
     };
