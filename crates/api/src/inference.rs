@@ -352,6 +352,7 @@ mod tests {
     use crate::{lint, manifest};
 
     /// Columns: spec of an LLMUseCaseSet in the namespace `team`, error.
+    // spec: GW-37
     #[rstest::rstest]
     #[case::unique("{poolRef: [{name: p, namespace: team}], useCases: [{modelName: a}, {modelName: b}]}", None)]
     #[case::duplicate(
@@ -361,6 +362,14 @@ mod tests {
     #[case::namespace(
         "{poolRef: [{name: p}, {name: q, namespace: x}], useCases: []}",
         Some("spec.poolRef[1].namespace: `x` is not the namespace of the object, which is `team`")
+    )]
+    #[case::objective(
+        "{poolRef: [{name: p}], useCases: [{modelName: a, objective: {desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests: 60ms}}]}",
+        None
+    )]
+    #[case::malformed_objective(
+        "{poolRef: [{name: p}], useCases: [{modelName: a, objective: {desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests: fast}}]}",
+        Some("spec.useCases[0].objective.desiredAveragePerOutputTokenLatencyAtP95OverMultipleRequests: ")
     )]
     fn use_cases_are_validated(#[case] spec: &str, #[case] expect: Option<&str>) {
         let text = format!(
