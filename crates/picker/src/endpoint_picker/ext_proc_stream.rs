@@ -89,7 +89,7 @@ pub(super) enum Action {
     /// Send [`response_body_messages`] of this part of the response body.
     ReturnResponseBody(HttpBody),
     /// Schedule the request; [`CompleteRequest::responses`] or [`immediate_response`] returns the messages to send.
-    Schedule(CompleteRequest),
+    Schedule(Box<CompleteRequest>),
     /// Send [`immediate_response`] and end the stream.
     Reject(OpenAiError),
 }
@@ -288,11 +288,11 @@ impl ExtProcStream {
         body: Bytes,
         target_model: Option<String>,
         end: RequestEnd,
-    ) -> CompleteRequest {
+    ) -> Box<CompleteRequest> {
         let client_control_headers = std::mem::take(&mut self.client_control_headers);
         let (path, flow, subset) = (std::mem::take(&mut self.path), self.flow.take(), self.subset.take());
         let session = self.session.take();
-        CompleteRequest { body, info, target_model, path, flow, subset, session, client_control_headers, end }
+        Box::new(CompleteRequest { body, info, target_model, path, flow, subset, session, client_control_headers, end })
     }
 }
 

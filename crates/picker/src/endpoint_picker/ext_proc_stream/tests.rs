@@ -52,7 +52,7 @@ fn complete_request(messages: Vec<ProcessingRequest>) -> CompleteRequest {
     loop {
         match actions.next() {
             Some(Action::Continue) => {}
-            Some(Action::Schedule(request)) if actions.peek().is_none() => return request,
+            Some(Action::Schedule(request)) if actions.peek().is_none() => return *request,
             other => panic!("{other:?}"),
         }
     }
