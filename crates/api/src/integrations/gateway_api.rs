@@ -1,4 +1,4 @@
-//! CRDs of the Gateway API, with the defaults of the upstream CRDs for the fields that gateways read.
+//! CRDs of the Gateway API. Those of GatewayClass and Gateway have the defaults of the upstream CRDs for the fields that gateways read.
 
 use serde_json::{Value, json};
 
@@ -55,38 +55,39 @@ pub fn gateway_crd() -> Value {
     crd("Gateway", "gateways", &["gtw"], "v1", &spec, &columns)
 }
 
-/// Returns the CRD of HTTPRoute v1. Filters and references are not validated here; gateways report them.
+/// Returns the CRD of HTTPRoute v1, without the defaults of the upstream CRD: gateways know them. Filters and references are not
+/// validated here; gateways report them.
 pub fn http_route_crd() -> Value {
     let open_list = json!({"type": "array", "items": open_object(), "x-kubernetes-list-type": "atomic"});
     let parent = json!({"type": "object", "required": ["name"], "properties": {
-        "group": {"type": "string", "default": "gateway.networking.k8s.io"},
-        "kind": {"type": "string", "default": "Gateway"},
+        "group": {"type": "string"},
+        "kind": {"type": "string"},
         "namespace": {"type": "string"},
         "name": {"type": "string", "minLength": 1},
         "sectionName": {"type": "string"},
         "port": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 65535},
     }});
     let backend = json!({"type": "object", "required": ["name"], "properties": {
-        "group": {"type": "string", "default": ""},
-        "kind": {"type": "string", "default": "Service"},
+        "group": {"type": "string"},
+        "kind": {"type": "string"},
         "namespace": {"type": "string"},
         "name": {"type": "string", "minLength": 1},
         "port": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 65535},
-        "weight": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 1_000_000, "default": 1},
+        "weight": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 1_000_000},
         "filters": open_list,
     }});
     let value_match = |kinds: &[&str]| {
         json!({"type": "object", "required": ["name", "value"], "properties": {
             "name": {"type": "string"},
-            "type": enum_schema(kinds, Some("Exact")),
+            "type": enum_schema(kinds, None),
             "value": {"type": "string"},
         }})
     };
     let value_matches = json!({"type": "array", "items": value_match(&["Exact", "RegularExpression"])});
     let request_match = json!({"type": "object", "properties": {
-        "path": {"type": "object", "default": {"type": "PathPrefix", "value": "/"}, "properties": {
-            "type": enum_schema(&["Exact", "PathPrefix", "RegularExpression"], Some("PathPrefix")),
-            "value": {"type": "string", "default": "/", "maxLength": 1024},
+        "path": {"type": "object", "properties": {
+            "type": enum_schema(&["Exact", "PathPrefix", "RegularExpression"], None),
+            "value": {"type": "string", "maxLength": 1024},
         }},
         "method": enum_schema(
             &["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"],
@@ -97,8 +98,7 @@ pub fn http_route_crd() -> Value {
     }});
     let rule = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
         "name": {"type": "string"},
-        "matches": {"type": "array", "items": request_match, "maxItems": 64, "x-kubernetes-list-type": "atomic",
-            "default": [{"path": {"type": "PathPrefix", "value": "/"}}]},
+        "matches": {"type": "array", "items": request_match, "maxItems": 64, "x-kubernetes-list-type": "atomic"},
         "filters": open_list,
         "backendRefs": {"type": "array", "items": backend, "maxItems": 16, "x-kubernetes-list-type": "atomic"},
         "timeouts": {"type": "object", "properties": {
