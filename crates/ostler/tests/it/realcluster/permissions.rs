@@ -116,6 +116,9 @@ async fn wait_for_trusted_secret(test_cluster: &TestCluster, predicate: impl Fn(
 /// Runs the gateway with its ServiceAccount: it becomes ready, uses every permission of its ClusterRole, and no other one.
 // spec: GW-1
 pub(super) async fn gateway_uses_its_permissions(test_cluster: &TestCluster) {
+    let definitions =
+        [api::integrations::inference_objective_crds(), api::integrations::inference_model_rewrite_crds()].concat();
+    test_cluster.cluster.apply_definitions(&definitions).await.unwrap();
     let account = test_cluster.cluster.service_account(operator::DEFAULT_NAMESPACE, "ostler-gateway").await.unwrap();
     let proxy = Proxy::start(account.client.clone()).await.unwrap();
     let kubeconfig = test_cluster.directory.join("gateway.kubeconfig");
