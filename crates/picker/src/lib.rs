@@ -1,7 +1,7 @@
 //! Request scheduling for LLM engines: one core with two frontends, the native gateway and the endpoint picker.
 //!
 //! A [`Scheduler`] selects an endpoint for each request from a snapshot of the pools. Native gateway:
-//! [`watch_pools`] keeps the snapshot of all BackendPools, InferencePools, use cases and Pods up to date and writes their status;
+//! [`watch_pools`] keeps the snapshot of all BackendPools, InferencePools, use cases, HTTPRoutes and Pods up to date and writes their status;
 //! [`serve_gateway`] proxies OpenAI requests to the selected endpoint. Endpoint picker: [`watch_inference_pool`] keeps the
 //! snapshot of one InferencePool up to date; [`serve_grpc`] answers Envoy's `ext_proc` requests with the selected endpoint.
 //!
@@ -14,7 +14,8 @@
 //! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its
 //!    state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
 //!    `profile` and `policy` select endpoints, and `config` builds a policy; `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue` and `queue_limits`, `model_names`, `pool_scheduling` and `snapshot`; `activation`
+//! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue`, `queue_limits` and `flow_headers`, `model_names`, `pool_scheduling`, `request_path`,
+//!    `http_routes` (which pool a request is sent to) and `snapshot`; `activation`
 //!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines and
 //!    `objective_status` measured latencies; `index` builds
 //!    pools and status conditions from the watched objects, which `pod` reads.

@@ -17,6 +17,8 @@ mod pool_queues;
 mod route_simulation;
 mod selection;
 #[cfg(test)]
+mod test_request;
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -7,11 +7,10 @@ use cluster::{NamespacedName, Scale};
 use futures::future::join_all;
 use tokio::time::sleep_until;
 
-use super::*;
+use super::{test_request::admit, *};
 use crate::{
     activation::IdleTimeouts,
     endpoint::tests::endpoint,
-    request,
     use_case::{TargetModel, UseCase},
 };
 
@@ -35,23 +34,6 @@ fn only_pool(scheduler: &Scheduler) -> Arc<Pool> {
     scheduler.snapshot().pools.values().next().cloned().unwrap()
 }
 
-async fn admit(scheduler: &Scheduler) -> Result<Permit, RoutingError> {
-    let body = br#"{"model":"chat","prompt":"Why do horses sleep standing?"}"#;
-    let info = request::parse_request(body).unwrap();
-    let model = RequestedModel::Name("chat");
-    let request = AdmissionRequest {
-        pool: None,
-        model,
-        body,
-        info: &info,
-        path: "/v1/completions",
-        flow: None,
-        subset: None,
-        session: None,
-    };
-    scheduler.admit(&request).await
-}
-
 /// An adapter is rolled out in three steps of 20 s, with ten requests per second that take 5 s each.
 // spec: GW-42
 #[tokio::test(start_paused = true)]
@@ -61,7 +43,7 @@ async fn changed_weights_concern_new_requests_only() {
     let start = Instant::now();
     let send = async |number: u32| {
         sleep_until(start + number * Duration::from_millis(100)).await;
-        let permit = admit(&scheduler).await.unwrap();
+        let permit = admit(&scheduler, "chat").await.unwrap();
         let drawn = permit.route.target_model.clone();
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(permit.route.target_model, drawn);
@@ -129,7 +111,7 @@ async fn workload_scales_with_the_requests() {
     // Seconds of arrival, and the seconds that each request waits.
     let send = async |(arrival, expect): (u64, std::ops::Range<u64>)| {
         sleep_until(start + Duration::from_secs(arrival)).await;
-        let permit = admit(&scheduler).await.unwrap();
+        let permit = admit(&scheduler, "chat").await.unwrap();
         let waited = start.elapsed().as_secs() - arrival;
         assert!(expect.contains(&waited), "{arrival}: {waited}");
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -161,7 +143,7 @@ async fn pool_without_replicas_keeps_its_share() {
     scheduler.replace_endpoints(vec![Arc::new(first.with_endpoints(Vec::new(), 0))]);
     let mut results = Vec::new();
     for _ in 0..200 {
-        let mut request = Box::pin(admit(&scheduler));
+        let mut request = Box::pin(admit(&scheduler, "chat"));
         match futures::FutureExt::now_or_never(&mut request) {
             Some(result) => assert_eq!(result.unwrap().route.target_model, "b"),
             None => results.push(request),

@@ -10,12 +10,11 @@ use cluster::NamespacedName;
 use fastrand::Rng;
 use tokio::task::JoinSet;
 
-use super::*;
+use super::{test_request::admit, *};
 use crate::{
     BUSY_SCRAPE_INTERVAL,
     endpoint::tests::endpoint,
     engine_metrics::EngineMetrics,
-    request,
     use_case::{CRITICAL, NONCRITICAL, UseCase},
 };
 
@@ -119,23 +118,6 @@ async fn simulate(objective: Option<Duration>, noncritical_end: Duration) -> ([O
         }
     }
     (outcomes, share)
-}
-
-async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingError> {
-    let body = format!(r#"{{"model":"{model}","prompt":"Why do horses sleep standing?"}}"#);
-    let info = request::parse_request(body.as_bytes()).unwrap();
-    let (model, body) = (RequestedModel::Name(model), body.as_bytes());
-    let request = AdmissionRequest {
-        pool: None,
-        model,
-        body,
-        info: &info,
-        path: "/v1/completions",
-        flow: None,
-        subset: None,
-        session: None,
-    };
-    scheduler.admit(&request).await
 }
 
 /// Full engines miss the objective. With it, they run fewer noncritical requests, and the use case meets it most of the time.

@@ -10,12 +10,11 @@ use cluster::NamespacedName;
 use fastrand::Rng;
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::*;
+use super::{test_request::admit, *};
 use crate::{
     BUSY_SCRAPE_INTERVAL,
     endpoint::tests::endpoint,
     engine_metrics::EngineMetrics,
-    request,
     use_case::{CRITICAL, NONCRITICAL, UseCase},
 };
 
@@ -177,23 +176,6 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)], end: Du
         }
     }
     outcome
-}
-
-async fn admit(scheduler: &Scheduler, model: &str) -> Result<Permit, RoutingError> {
-    let body = format!(r#"{{"model":"{model}","prompt":"Why do horses sleep standing?"}}"#);
-    let info = request::parse_request(body.as_bytes()).unwrap();
-    let (model, body) = (RequestedModel::Name(model), body.as_bytes());
-    let request = AdmissionRequest {
-        pool: None,
-        model,
-        body,
-        info: &info,
-        path: "/v1/completions",
-        flow: None,
-        subset: None,
-        session: None,
-    };
-    scheduler.admit(&request).await
 }
 
 /// No engine has a queue for ten minutes, except for the single requests that try whether it can run more. The engines are busy all the

@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use http::StatusCode;
 use rstest::rstest;
 
-use super::*;
+use super::{test_request::admit_prompt, *};
 use crate::{
     endpoint::{PromptTokenRange, tests::endpoint},
     endpoint_health::RequestOutcome,
@@ -50,20 +50,7 @@ fn admit(scheduler: &Scheduler, tokens: usize) -> Result<Permit, RoutingError> {
 /// Admits a request for `model` with a prompt of `tokens`.
 async fn admit_model(scheduler: &Scheduler, model: &str, tokens: usize) -> Result<Permit, RoutingError> {
     let prompt = "x".repeat(tokens * request::BYTES_PER_TOKEN - 2);
-    let body = format!(r#"{{"model":"{model}","prompt":"{prompt}"}}"#);
-    let info = request::parse_request(body.as_bytes()).unwrap();
-    let model = RequestedModel::Name(model);
-    let request = AdmissionRequest {
-        pool: None,
-        model,
-        body: body.as_bytes(),
-        info: &info,
-        path: "/v1/completions",
-        flow: None,
-        subset: None,
-        session: None,
-    };
-    scheduler.admit(&request).await
+    admit_prompt(scheduler, model, &prompt, None).await
 }
 
 fn pod(permit: &Permit) -> &str {
@@ -455,18 +442,6 @@ async fn headers_state_how_requests_without_a_use_case_wait(
         ..(*only_pool(&scheduler)).clone()
     }]);
     let flow = FlowHeaders { objective: objective.map(str::to_owned), fairness_id: fairness_id.map(str::to_owned) };
-    let body = format!(r#"{{"model":"{model}","prompt":"x"}}"#);
-    let info = request::parse_request(body.as_bytes()).unwrap();
-    let request = AdmissionRequest {
-        pool: None,
-        model: RequestedModel::Name(model),
-        body: body.as_bytes(),
-        info: &info,
-        path: "/v1/completions",
-        flow: Some(&flow),
-        subset: None,
-        session: None,
-    };
-    let route = scheduler.admit(&request).await.unwrap().route;
+    let route = admit_prompt(&scheduler, model, "x", Some(&flow)).await.unwrap().route;
     assert_eq!((route.priority, route.flow.as_str(), route.target_model.as_str()), expect);
 }

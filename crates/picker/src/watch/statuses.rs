@@ -86,21 +86,21 @@ impl Statuses {
 
     /// Adds the statuses of GatewayClasses, Gateways and HTTPRoutes for which `is_added` is true.
     fn add_routes(&self, statuses: &RouteStatuses, is_added: impl Fn(Kind, &NamespacedName) -> bool) {
-        let class = |name: &String| {
-            let status =
-                Status::Conditions { fields: json!({}), conditions: class_conditions(&statuses.controller_name) };
-            ((GATEWAY_CLASS, NamespacedName::new("", name)), status)
-        };
-        let gateway = |(key, status): (&NamespacedName, &GatewayStatus)| {
-            ((GATEWAY, key.clone()), Status::Gateway(status.clone()))
-        };
-        let route = |(key, parents): (&NamespacedName, &Vec<ParentStatus>)| {
+        let mut pending = self.lock();
+        for key in statuses.classes.iter().map(|name| NamespacedName::new("", name)) {
+            if is_added(GATEWAY_CLASS, &key) {
+                let conditions = class_conditions(&statuses.controller_name);
+                pending.insert((GATEWAY_CLASS, key), Status::Conditions { fields: json!({}), conditions });
+            }
+        }
+        for (key, status) in statuses.gateways.iter().filter(|(key, _)| is_added(GATEWAY, key)) {
+            pending.insert((GATEWAY, key.clone()), Status::Gateway(status.clone()));
+        }
+        for (key, parents) in statuses.routes.iter().filter(|(key, _)| is_added(HTTP_ROUTE, key)) {
             let (controller_name, parents) = (statuses.controller_name.clone(), parents.clone());
-            ((HTTP_ROUTE, key.clone()), Status::HttpRoute { controller_name, parents })
-        };
-        let all = statuses.classes.iter().map(class);
-        let all = all.chain(statuses.gateways.iter().map(gateway)).chain(statuses.routes.iter().map(route));
-        self.lock().extend(all.filter(|((kind, key), _)| is_added(*kind, key)));
+            pending.insert((HTTP_ROUTE, key.clone()), Status::HttpRoute { controller_name, parents });
+        }
+        drop(pending);
         self.changed.notify_one();
     }
 
