@@ -158,7 +158,7 @@ impl RouteBuilder<'_> {
         let mut statuses = Vec::new();
         let mut attached_hostnames: BTreeSet<Hostname> = BTreeSet::new();
         for parent in parents {
-            let result = self.attach(&key.namespace, &hostnames, parent);
+            let result = self.attach(&key.namespace, &hostnames, parent, rules.is_ok());
             let rejection = result.map(|hostnames| attached_hostnames.extend(hostnames)).err();
             let unsupported = rules.as_ref().err().map(|unsupported| Rejection {
                 reason: code::UNSUPPORTED_VALUE,
@@ -215,17 +215,18 @@ impl RouteBuilder<'_> {
         rules.iter().enumerate().map(parse).collect()
     }
 
-    /// Attaches a route to the Gateway of `parent`, counts it, and returns the host names of its requests.
+    /// Attaches a route to the Gateway of `parent`, counts it if it `is_accepted`, and returns the host names of its requests.
     fn attach(
         &mut self,
         namespace: &str,
         hostnames: &[Hostname],
         parent: &HttpRouteParentRefs,
+        is_accepted: bool,
     ) -> Result<Vec<Hostname>, Rejection> {
         let gateway = parent_gateway(namespace, parent).and_then(|key| self.gateways.get(&key));
         let Some(gateway) = gateway else { return Ok(Vec::new()) };
         let Attachment { listeners, hostnames } = attach(namespace, hostnames, parent, gateway, &self.labels)?;
-        for listener in listeners {
+        for listener in listeners.into_iter().filter(|_| is_accepted) {
             *self.attached_routes.entry((gateway.key.clone(), listener.to_owned())).or_default() += 1;
         }
         Ok(hostnames)

@@ -226,7 +226,8 @@ fn unsupported_field_is_reported(#[case] rule: Value, #[case] problem: &str) {
         "Accepted False UnsupportedValue: spec.rules[0].{problem}. All requests of the route fail with status 500."
     );
     assert_eq!(problems(&objects, &pools(&["a"]))[0], message);
-    let (table, _) = build_routes(&objects, &pools(&["a"]));
+    let (table, statuses) = build_routes(&objects, &pools(&["a"]));
+    assert_eq!(statuses.gateways[&NamespacedName::new("ns", "gw")].listeners[0].attached_routes, 0);
     let rule = find(&table, &Method::GET, "x/v1", &[]).unwrap().rule;
     assert_eq!(rule.draw_pool(&mut Rng::with_seed(1)), None);
 }

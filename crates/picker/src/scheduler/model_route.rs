@@ -29,6 +29,8 @@ pub(crate) struct ModelRoute {
     pub(super) priority: i32,
     /// Requests with the same name share their part of the engines: the model name of the use case.
     pub(super) flow: String,
+    /// Whether a use case states priority and flow. The names of other flows may equal model names.
+    is_declared: bool,
     prompt_bytes: usize,
     estimated_tokens: u64,
     output_tokens: u64,
@@ -44,6 +46,7 @@ struct Target<'a> {
     model: String,
     priority: i32,
     flow: String,
+    is_declared: bool,
 }
 
 // === impl ModelRoute ===
@@ -61,7 +64,7 @@ impl ModelRoute {
         if let Some(key) = request.pool.filter(|key| !snapshot.pools.contains_key(*key)) {
             return Err(RoutingError::PoolNotFound(key.clone()));
         }
-        let Target { pool, model: target_model, priority, flow } = find_target(request, snapshot, rng)
+        let Target { pool, model: target_model, priority, flow, is_declared } = find_target(request, snapshot, rng)
             .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
         Ok(Self {
             pool: Arc::clone(pool),
@@ -73,12 +76,13 @@ impl ModelRoute {
             target_model,
             priority,
             flow,
+            is_declared,
         })
     }
 
-    /// Returns the latencies of the use case, if it has an objective.
+    /// Returns the latencies of the use case, if there is one with an objective.
     pub(super) fn objective_window(&self) -> Option<&Arc<ObjectiveWindow>> {
-        self.pool.objectives.window(&self.flow)
+        self.pool.objectives.window(&self.flow).filter(|_| self.is_declared)
     }
 
     /// Returns what the policy of the pool reads of the request.
@@ -111,7 +115,7 @@ impl<'a> Target<'a> {
     fn implicit(pool: &'a Arc<Pool>, name: &str, model: String, headers: Option<&FlowHeaders>) -> Self {
         let flow = headers.and_then(|headers| headers.fairness_id.as_deref()).unwrap_or(name);
         let priority = priority_of_objective(pool, headers).unwrap_or(pool.default_priority);
-        Self { pool, model, priority, flow: flow.to_owned() }
+        Self { pool, model, priority, flow: flow.to_owned(), is_declared: false }
     }
 }
 
@@ -171,7 +175,7 @@ fn find_target<'a>(request: &AdmissionRequest<'_>, snapshot: &'a Snapshot, rng: 
                 return Some(implicit(pool, model, target.to_owned()));
             }
             let (priority, flow) = (use_case.priority, use_case.model_name.clone());
-            Some(Target { pool, model: target.to_owned(), priority, flow })
+            Some(Target { pool, model: target.to_owned(), priority, flow, is_declared: true })
         }
         RequestedModel::Target(model) => {
             let pool = snapshot.find_target(request.pool?, model)?;

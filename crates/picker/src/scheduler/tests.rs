@@ -445,3 +445,16 @@ async fn headers_state_how_requests_without_a_use_case_wait(
     let route = admit_prompt(&scheduler, model, "x", Some(&flow)).await.unwrap().route;
     assert_eq!((route.priority, route.flow.as_str(), route.target_model.as_str()), expect);
 }
+
+/// A fairness ID that equals the name of a use case does not make its requests those of the use case.
+#[tokio::test]
+async fn only_requests_of_a_use_case_are_measured_for_its_objective() {
+    let scheduler = scheduler_of(vec![Arc::new(endpoint(1))]);
+    let use_case = UseCase { objective: Some(Duration::from_millis(60)), ..UseCase::implicit("chat") };
+    let use_cases = [("chat".to_owned(), use_case)].into();
+    scheduler.replace(vec![Pool { use_cases, ..(*only_pool(&scheduler)).clone() }]);
+    let flow = FlowHeaders { objective: None, fairness_id: Some("chat".to_owned()) };
+    let measured = async |model| admit_prompt(&scheduler, model, "x", Some(&flow)).await.unwrap().is_measured();
+    assert!(measured("chat").await);
+    assert!(!measured("other").await);
+}
