@@ -3,8 +3,8 @@
 //! Each block has two buckets of eight slots in which it may be stored, so that the table is nearly full before a block finds no
 //! empty slot. It then replaces the least recently used of the sixteen, which is nearly the least recently used of all, if no
 //! endpoint caches that block anymore; otherwise the table doubles, up to its maximum size. The table is therefore not much larger
-//! than the caches of the endpoints. All this costs a few cache lines, while a list of all blocks by their use would cost one more
-//! for each block of a prompt, and 16 bytes.
+//! than the caches of the endpoints. All this costs five cache lines, two each for hashes and times and one for the block. A list of
+//! all blocks by their use would cost one more for each block of a prompt, and 16 bytes.
 
 use super::{
     cache::{CachesById, Holder, PrefixCache},
@@ -22,19 +22,15 @@ const MIN_BUCKETS: usize = 8;
 pub(super) struct BlockTable {
     /// Hashes of the blocks, 0 in empty slots. The number of buckets is a power of two, or 0.
     hashes: Vec<[u64; SLOTS]>,
-    /// The blocks, in the same order.
-    blocks: Vec<[Block; SLOTS]>,
+    /// Logical times of the last use of the blocks, in the same order.
+    last_uses: Vec<[u32; SLOTS]>,
+    /// Endpoints that cache the blocks, in the same order.
+    blocks: Vec<[Holders; SLOTS]>,
     /// Memory that blocks have allocated.
     heap_bytes: usize,
     max_bytes: usize,
     /// Logical time, which advances with each use of a block.
     clock: u32,
-}
-
-#[derive(Debug, Default)]
-struct Block {
-    holders: Holders,
-    last_use: u32,
 }
 
 /// Position of a block: bucket and slot.
@@ -45,13 +41,13 @@ type Position = (usize, usize);
 impl BlockTable {
     /// Returns an empty table that will use at most `max_bytes`.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { hashes: Vec::new(), blocks: Vec::new(), heap_bytes: 0, max_bytes, clock: 0 }
+        Self { hashes: Vec::new(), last_uses: Vec::new(), blocks: Vec::new(), heap_bytes: 0, max_bytes, clock: 0 }
     }
 
     /// Returns the endpoints that cache a block.
     pub(super) fn holders(&self, hash: u64) -> &[Holder] {
         let block = self.find(hash).and_then(|(bucket, slot)| self.blocks.get(bucket)?.get(slot));
-        block.map_or(&[], |block| block.holders.as_slice())
+        block.map_or(&[], Holders::as_slice)
     }
 
     /// Records that an endpoint caches a block, and `blocks - 1` before it.
@@ -59,11 +55,11 @@ impl BlockTable {
         let Some((bucket, slot)) = self.find(hash).or_else(|| self.allocate(hash, caches)) else { return };
         self.clock = self.clock.wrapping_add(1);
         let (clock, available) = (self.clock, self.max_bytes.saturating_sub(self.bytes()));
-        let block = &mut self.blocks[bucket][slot];
-        let old_bytes = block.holders.heap_bytes();
-        block.last_use = clock;
-        block.holders.insert(cache, blocks, caches, available);
-        self.heap_bytes = self.heap_bytes - old_bytes + block.holders.heap_bytes();
+        self.last_uses[bucket][slot] = clock;
+        let holders = &mut self.blocks[bucket][slot];
+        let old_bytes = holders.heap_bytes();
+        holders.insert(cache, blocks, caches, available);
+        self.heap_bytes = self.heap_bytes - old_bytes + holders.heap_bytes();
     }
 
     /// Returns the used memory.
@@ -72,7 +68,7 @@ impl BlockTable {
     }
 
     fn table_bytes(buckets: usize) -> usize {
-        buckets * (size_of::<[u64; SLOTS]>() + size_of::<[Block; SLOTS]>())
+        buckets * (size_of::<[u64; SLOTS]>() + size_of::<[u32; SLOTS]>() + size_of::<[Holders; SLOTS]>())
     }
 
     fn buckets(&self, hash: u64) -> [usize; 2] {
@@ -94,13 +90,15 @@ impl BlockTable {
 
     /// Returns the position of a new block without endpoints. Returns `None` if the table may contain no block.
     fn allocate(&mut self, hash: u64, caches: &CachesById) -> Option<Position> {
-        let position = match (self.emptier_bucket(hash), self.least_recently_used(hash)) {
-            (Some(position), _) => position,
-            (None, Some((bucket, slot))) if !self.blocks[bucket][slot].holders.is_current(caches) => (bucket, slot),
-            (None, _) if self.grow() => return self.allocate(hash, caches),
-            (None, position) => position?,
+        let position = match self.emptier_bucket(hash) {
+            Some(position) => position,
+            None => match self.least_recently_used(hash) {
+                Some((bucket, slot)) if !self.blocks[bucket][slot].is_current(caches) => (bucket, slot),
+                _ if self.grow() => return self.allocate(hash, caches),
+                position => position?,
+            },
         };
-        self.store(position, hash, Block::default());
+        self.store(position, hash, self.clock, Holders::default());
         Some(position)
     }
 
@@ -115,19 +113,20 @@ impl BlockTable {
 
     fn least_recently_used(&self, hash: u64) -> Option<Position> {
         let age = |(bucket, slot): &Position| {
-            let block = self.blocks.get(*bucket).and_then(|blocks| blocks.get(*slot));
-            block.map(|block| self.clock.wrapping_sub(block.last_use))
+            let last_use = self.last_uses.get(*bucket).and_then(|last_uses| last_uses.get(*slot));
+            last_use.map(|last_use| self.clock.wrapping_sub(*last_use))
         };
         let buckets = self.buckets(hash).into_iter().filter(|bucket| *bucket < self.hashes.len());
         buckets.flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot))).max_by_key(age)
     }
 
     /// Replaces the content of a slot.
-    fn store(&mut self, (bucket, slot): Position, hash: u64, block: Block) {
-        self.heap_bytes += block.holders.heap_bytes();
+    fn store(&mut self, (bucket, slot): Position, hash: u64, last_use: u32, holders: Holders) {
+        self.heap_bytes += holders.heap_bytes();
         self.hashes[bucket][slot] = hash;
-        let old = std::mem::replace(&mut self.blocks[bucket][slot], block);
-        self.heap_bytes -= old.holders.heap_bytes();
+        self.last_uses[bucket][slot] = last_use;
+        let old = std::mem::replace(&mut self.blocks[bucket][slot], holders);
+        self.heap_bytes -= old.heap_bytes();
     }
 
     /// Doubles the table. Returns false if it would use too much memory.
@@ -137,14 +136,15 @@ impl BlockTable {
             return false;
         }
         let hashes = std::mem::replace(&mut self.hashes, vec![[0; SLOTS]; buckets]);
+        let last_uses = std::mem::replace(&mut self.last_uses, vec![[0; SLOTS]; buckets]);
         let mut blocks = Vec::new();
         blocks.resize_with(buckets, Default::default);
         let blocks = std::mem::replace(&mut self.blocks, blocks);
         self.heap_bytes = 0;
-        let stored = hashes.into_iter().flatten().zip(blocks.into_iter().flatten()).filter(|(hash, _)| *hash != 0);
-        for (hash, block) in stored {
+        let uses = last_uses.into_iter().flatten().zip(blocks.into_iter().flatten());
+        for (hash, (last_use, holders)) in hashes.into_iter().flatten().zip(uses).filter(|(hash, _)| *hash != 0) {
             if let Some(position) = self.emptier_bucket(hash).or_else(|| self.least_recently_used(hash)) {
-                self.store(position, hash, block);
+                self.store(position, hash, last_use, holders);
             }
         }
         true
@@ -155,9 +155,9 @@ impl BlockTable {
 impl BlockTable {
     /// Returns the used memory, computed from all blocks.
     pub(super) fn checked_bytes(&self) -> usize {
-        let heap_bytes = self.blocks.iter().flatten().map(|block| block.holders.heap_bytes()).sum::<usize>();
+        let heap_bytes = self.blocks.iter().flatten().map(Holders::heap_bytes).sum::<usize>();
         assert_eq!(heap_bytes, self.heap_bytes);
-        assert_eq!((self.hashes.capacity(), self.blocks.capacity()), (self.hashes.len(), self.blocks.len()));
+        assert_eq!([self.hashes.capacity(), self.last_uses.capacity(), self.blocks.capacity()], [self.hashes.len(); 3]);
         assert!(self.bytes() <= self.max_bytes);
         self.bytes()
     }

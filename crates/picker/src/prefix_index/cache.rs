@@ -1,9 +1,9 @@
 //! The cache of one endpoint: which of its blocks are recent enough.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard, Weak,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
@@ -45,7 +45,7 @@ pub(super) struct Caches(RwLock<CachesById>);
 /// The caches by identifier.
 #[derive(Debug, Default)]
 pub(super) struct CachesById {
-    by_id: HashMap<u32, Weak<PrefixCache>>,
+    by_id: BTreeMap<u32, Arc<PrefixCache>>,
     last_id: u32,
     /// Number of caches at which dropped ones are removed.
     cleanup_at: usize,
@@ -93,10 +93,10 @@ impl Caches {
         caches.last_id = caches.last_id.wrapping_add(1);
         let cache = Arc::new(PrefixCache { id: caches.last_id, capacity, clock: AtomicU32::new(0) });
         if caches.by_id.len() >= caches.cleanup_at {
-            caches.by_id.retain(|_, cache| cache.strong_count() > 0);
+            caches.by_id.retain(|_, cache| is_in_use(cache));
             caches.cleanup_at = 2 * caches.by_id.len().max(8);
         }
-        caches.by_id.insert(cache.id, Arc::downgrade(&cache));
+        caches.by_id.insert(cache.id, Arc::clone(&cache));
         cache
     }
 
@@ -111,7 +111,11 @@ impl Caches {
 impl CachesById {
     /// Returns whether `holder` may match: its cache exists and contains the block.
     pub(super) fn is_current(&self, holder: Holder) -> bool {
-        let cache = self.by_id.get(&holder.cache).and_then(Weak::upgrade);
-        cache.is_some_and(|cache| cache.view().contains(holder.time))
+        self.by_id.get(&holder.cache).is_some_and(|cache| is_in_use(cache) && cache.view().contains(holder.time))
     }
+}
+
+/// Returns whether an endpoint refers to a cache, beside the index.
+fn is_in_use(cache: &Arc<PrefixCache>) -> bool {
+    Arc::strong_count(cache) > 1
 }
