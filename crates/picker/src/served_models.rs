@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
 use serde::Deserialize;
 use tokio::time::Instant;
+use xxhash_rust::xxh64::xxh64;
 
 /// Interval between requests for the list: adapters are loaded and unloaded at any time.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -17,12 +18,26 @@ const MAX_MODELS: usize = 10_000;
 
 /// Models that an engine lists; unknown until it has returned a list.
 #[derive(Debug, Default)]
-pub(crate) struct ServedModels(Mutex<State>);
+pub(crate) struct ServedModels {
+    listed: RwLock<Option<ListedModels>>,
+    requested: Mutex<Option<Instant>>,
+}
 
-#[derive(Debug, Default)]
-struct State {
-    models: Option<Arc<BTreeSet<String>>>,
-    requested: Option<Instant>,
+/// A list of models.
+#[derive(Debug)]
+struct ListedModels {
+    names: Arc<BTreeSet<String>>,
+    /// Hashes of the names, sorted.
+    hashes: Vec<u64>,
+}
+
+/// Hashes by which the lists of all endpoints are searched for one model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModelHashes {
+    name: u64,
+    /// Of the base model in `BASE:ADAPTER`, otherwise of the name: SGLang serves the adapters of a listed model under such names,
+    /// but does not list them.
+    base: u64,
 }
 
 /// Response to `/v1/models`.
@@ -48,38 +63,70 @@ pub(crate) fn parse_model_list(response: &[u8]) -> Option<BTreeSet<String>> {
 impl ServedModels {
     /// Returns whether the list is to be requested now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.lock().requested.is_none_or(|requested| now.saturating_duration_since(requested) >= INTERVAL)
+        self.requested().is_none_or(|requested| now.saturating_duration_since(requested) >= INTERVAL)
     }
 
     /// Records the list that was requested at `now`. The last list is retained if the engine returned none, for example because it
     /// is too busy to respond in time.
     pub(crate) fn record(&self, models: Option<BTreeSet<String>>, now: Instant) {
-        let mut state = self.lock();
-        state.requested = Some(now);
-        state.models = models.map(Arc::new).or(state.models.take());
+        *self.requested() = Some(now);
+        if let Some(models) = models {
+            *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Some(ListedModels::new(models));
+        }
     }
 
-    /// Returns whether the engine may serve `model`: it lists the model, or what it serves is unknown. SGLang serves the adapter
-    /// `BASE:ADAPTER` of a listed model, but does not list this name.
-    pub(crate) fn may_contain(&self, model: &str) -> bool {
-        let state = self.lock();
-        let Some(models) = &state.models else { return true };
-        models.contains(model) || model.rsplit_once(':').is_some_and(|(base, _)| models.contains(base))
+    /// Returns whether the engine may serve a model: it lists the model, or what it serves is unknown.
+    pub(crate) fn may_contain(&self, model: ModelHashes) -> bool {
+        let listed = self.listed();
+        let Some(listed) = &*listed else { return true };
+        listed.contains(model.name) || listed.contains(model.base)
     }
 
     /// Returns whether the engine lists `model`.
     pub(crate) fn lists(&self, model: &str) -> bool {
-        self.lock().models.as_ref().is_some_and(|models| models.contains(model))
+        self.listed().as_ref().is_some_and(|listed| listed.names.contains(model))
     }
 
     /// Returns the models that the engine lists.
     pub(crate) fn names(&self) -> Arc<BTreeSet<String>> {
-        self.lock().models.clone().unwrap_or_default()
+        self.listed().as_ref().map(|listed| Arc::clone(&listed.names)).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listed(&self) -> RwLockReadGuard<'_, Option<ListedModels>> {
+        self.listed.read().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn requested(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ListedModels ===
+
+impl ListedModels {
+    fn new(names: BTreeSet<String>) -> Self {
+        let mut hashes: Vec<u64> = names.iter().map(|name| hash(name)).collect();
+        hashes.sort_unstable();
+        Self { names: Arc::new(names), hashes }
+    }
+
+    fn contains(&self, name: u64) -> bool {
+        self.hashes.binary_search(&name).is_ok()
+    }
+}
+
+// === impl ModelHashes ===
+
+impl ModelHashes {
+    /// Returns the hashes of `model`.
+    pub(crate) fn new(model: &str) -> Self {
+        let base = model.rsplit_once(':').map_or(model, |(base, _)| base);
+        Self { name: hash(model), base: hash(base) }
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    xxh64(name.as_bytes(), 0)
 }
 
 #[cfg(test)]
@@ -108,10 +155,16 @@ mod tests {
     #[test]
     fn any_model_may_be_served_until_the_engine_lists_its_models() {
         let (models, start) = (ServedModels::default(), Instant::now());
-        assert!(models.is_due(start) && models.may_contain("a") && !models.lists("a") && models.names().is_empty());
+        assert!(
+            models.is_due(start)
+                && models.may_contain(ModelHashes::new("a"))
+                && !models.lists("a")
+                && models.names().is_empty()
+        );
         models.record(Some(["a".to_owned()].into()), start);
         assert_eq!([start, start + INTERVAL].map(|now| models.is_due(now)), [false, true]);
-        let may_contain = || ["a", "b", "a:adapter", "b:adapter"].map(|model| models.may_contain(model));
+        let may_contain =
+            || ["a", "b", "a:adapter", "b:adapter"].map(|model| models.may_contain(ModelHashes::new(model)));
         assert_eq!(may_contain(), [true, false, true, false]);
         assert_eq!(
             (["a", "b"].map(|model| models.lists(model)), models.names()),

@@ -21,7 +21,7 @@ use crate::{
     objective::PoolObjectives,
     pool_scheduling::PoolScheduling,
     queue_limits::QueueLimits,
-    served_models::ServedModels,
+    served_models::{ModelHashes, ServedModels},
     use_case::{IMPLICIT, UseCase},
 };
 
@@ -177,8 +177,9 @@ impl Pool {
     /// Returns the number of endpoints that may serve `model`: their engines list it, or what they serve is unknown. A workload that
     /// has been scaled to zero counts as one endpoint.
     pub(crate) fn endpoints_serving(&self, model: &str) -> usize {
-        let serving = self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(model));
-        serving.count() + usize::from(self.models_at_zero().is_some_and(|models| models.may_contain(model)))
+        let hashes = ModelHashes::new(model);
+        let serving = self.serving_endpoints().filter(|endpoint| endpoint.state.served_models.may_contain(hashes));
+        serving.count() + usize::from(self.models_at_zero().is_some_and(|models| models.may_contain(hashes)))
     }
 
     /// Returns whether an endpoint may serve `model`.

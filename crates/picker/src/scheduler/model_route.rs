@@ -14,6 +14,7 @@ use crate::{
     objective::ObjectiveWindow,
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
+    served_models::ModelHashes,
     snapshot::{Pool, Snapshot},
     use_case::NONCRITICAL,
 };
@@ -38,6 +39,7 @@ pub(crate) struct ModelRoute {
     pub(super) prefix_hashes: Vec<Vec<u64>>,
     /// Hash of target model and path: an engine may serve a model on some paths only.
     pub(super) served_key: u64,
+    model_hashes: ModelHashes,
 }
 
 /// Where a request is sent, and how it waits.
@@ -73,6 +75,7 @@ impl ModelRoute {
             output_tokens: request.info.counted_output_tokens(),
             prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
             served_key: served_key(&target_model, request.path),
+            model_hashes: ModelHashes::new(&target_model),
             target_model,
             priority,
             flow,
@@ -104,7 +107,13 @@ impl ModelRoute {
     /// Returns whether the endpoint is healthy and may serve the model.
     pub(super) fn may_be_sent_to(&self, endpoint: &Endpoint, now: Instant) -> bool {
         let health = &endpoint.state.health;
-        !health.is_asleep(now) && health.is_available(now) && health.may_serve(self.served_key, now)
+        !health.is_asleep(now) && health.is_available(now) && self.may_be_served_by(endpoint, now)
+    }
+
+    /// Returns whether the endpoint may serve the model: it has not rejected it lately, and lists it or what it serves is unknown.
+    pub(super) fn may_be_served_by(&self, endpoint: &Endpoint, now: Instant) -> bool {
+        let is_listed = || self.target_model.is_empty() || endpoint.state.served_models.may_contain(self.model_hashes);
+        endpoint.state.health.may_serve(self.served_key, now) && is_listed()
     }
 }
 

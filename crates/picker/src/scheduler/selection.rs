@@ -65,7 +65,7 @@ impl Selection {
         // If all endpoints failed or do not serve the model, the response of one of them decides.
         let tiers: [&dyn Fn(&Endpoint) -> bool; 3] = [
             &|endpoint| route.may_be_sent_to(endpoint, now),
-            &|endpoint| endpoint.state.health.may_serve(route.served_key, now),
+            &|endpoint| route.may_be_served_by(endpoint, now),
             &|_| true,
         ];
         let select = |is_in_tier: &dyn Fn(&Endpoint) -> bool| {

@@ -394,6 +394,25 @@ fn target_is_drawn_among_those_that_the_pool_serves() {
     assert!((150..250).contains(&all[&route("a", "x")]) && (550..650).contains(&all[&route("b", "y")]), "{all:?}");
 }
 
+/// An adapter that one of three engines has loaded, as at the beginning of a rollout.
+#[test]
+fn requests_are_sent_to_endpoints_that_list_their_model() {
+    let (scheduler, states) = scheduler_of_three();
+    let list = |state: &EndpointState, models: &[&str]| {
+        state.served_models.record(Some(models.iter().map(|model| (*model).to_owned()).collect()), Instant::now());
+    };
+    let selected = || selected_pods(&scheduler).len();
+    list(&states[0], &["base"]);
+    assert_eq!(selected(), 2, "what the others serve is unknown");
+    list(&states[1], &["base", "m"]);
+    list(&states[2], &["base"]);
+    assert_eq!(selected(), 1);
+    states[1].health.record_outcome(RequestOutcome::Responded(StatusCode::NOT_FOUND), 0, Instant::now());
+    assert_eq!(selected(), 1, "another model");
+    list(&states[1], &["base"]);
+    assert_eq!(selected(), 3, "the engines may load the adapter for the request");
+}
+
 /// Pools that serve the same target have requests in proportion to their endpoints.
 // spec: GW-41
 #[test]
