@@ -20,7 +20,7 @@ use anyhow::{Result, bail};
 use crate::process::{self, cargo};
 use options::Options;
 
-const USAGE: &str = "usage: cargo xtask bench [up | requester | launcher | examples | gateway | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
+const USAGE: &str = "usage: cargo xtask bench [up | requester | launcher | examples | gateway | latency | load | scale | scheduling | simulation] [--half | --small] [--beside DIR]";
 
 /// A benchmark and the programs that it runs.
 struct Benchmark {
@@ -67,6 +67,11 @@ fn benchmarks() -> Result<Vec<Benchmark>> {
             name: "gateway",
             programs: vec![ostler(), serve.clone(), load.clone(), gateway_load],
             run: gateway::run,
+        },
+        Benchmark {
+            name: "latency",
+            programs: vec![ostler(), serve.clone(), example("picker", "gateway_load"), example("picker", "scheduling")],
+            run: gateway::run_latency,
         },
         Benchmark { name: "load", programs: vec![serve.clone(), load], run: load::run },
         Benchmark { name: "scale", programs: vec![ostler(), serve, example("operator", "scale")], run: scale::run },

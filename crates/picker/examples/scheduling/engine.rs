@@ -17,7 +17,7 @@ const STEP_TOKENS: usize = 2_048;
 const MAX_RUNNING: usize = 256;
 
 /// KV blocks: 18 GB that the weights leave, of 128 KiB per token.
-const KV_BLOCKS: usize = 8_750;
+pub(crate) const KV_BLOCKS: usize = 8_750;
 
 /// Slots for LoRA adapters.
 pub(crate) const ADAPTER_SLOTS: usize = 4;
@@ -26,10 +26,10 @@ pub(crate) const ADAPTER_SLOTS: usize = 4;
 const STEP_OVERHEAD: f64 = 0.002;
 
 /// Seconds to read the weights: the minimum of a step.
-const WEIGHTS: f64 = 0.010_3;
+pub(crate) const WEIGHTS: f64 = 0.010_3;
 
 /// Seconds of computation per token of a step.
-const TOKEN: f64 = 0.000_102;
+pub(crate) const TOKEN: f64 = 0.000_102;
 
 /// Seconds to read the keys and values of one token of the context of a decoded token.
 const CONTEXT_TOKEN: f64 = 0.000_000_084;

@@ -1,22 +1,29 @@
 //! Compares policies for the selection of engines in a simulation, and prints a table of their times to first token.
 //!
 //! `cargo xtask bench scheduling`, or `cargo run --release -p picker --example scheduling [--small] [--rate=FACTOR] [WORKLOAD]`.
+//!
+//! For gateways in real time (`cargo xtask bench latency`):
+//! - `scheduling engines PORT COUNT` serves simulated engines on `PORT` of 127.1.0.1, 127.1.0.2, …
+//! - `scheduling replay ADDRESS WORKLOAD SECONDS FACTOR SEED` sends the requests of a workload to a gateway, and prints
+//!   measurements as `name value` lines
 
 mod distribution;
 mod engine;
 mod kv_cache;
 mod policies;
+mod replay;
 mod simulation;
 mod statistics;
 mod trace;
 mod workloads;
 
-use std::{io::Write, time::Duration};
+use std::{error::Error, io::Write, time::Duration};
 
 use fastrand::Rng;
 use policies::PolicyKind;
 use simulation::simulate;
 use statistics::percentile;
+use trace::Trace;
 use workloads::{WORKLOADS, Workload};
 
 /// How much is simulated.
@@ -34,8 +41,29 @@ struct Size {
 const FULL: Size = Size { duration: Duration::from_secs(180), first_seed: 100, seeds: 8, rate: 1.0 };
 const SMALL: Size = Size { duration: Duration::from_secs(20), first_seed: 0, seeds: 2, rate: 1.0 };
 
-fn main() -> std::io::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["engines", port, count] => {
+            let runtime = tokio::runtime::Runtime::new()?;
+            runtime.block_on(replay::serve_engines(port.parse()?, count.parse()?))?;
+        }
+        ["replay", address, workload, seconds, rate, seed] => {
+            let (duration, rate) = (Duration::from_secs_f64(seconds.parse()?), rate.parse()?);
+            let workload = WORKLOADS.iter().find(|known| known.name == *workload).ok_or("unknown workload")?;
+            let trace = trace(workload, duration, rate, seed.parse()?);
+            let runtime = tokio::runtime::Runtime::new()?;
+            let results = runtime.block_on(replay::replay(address.parse()?, trace, duration));
+            results.into_iter().try_for_each(|(name, value)| writeln!(std::io::stdout(), "{name} {value}"))?;
+        }
+        _ => compare(&arguments)?,
+    }
+    Ok(())
+}
+
+/// Simulates workloads with all policies, and prints a table.
+fn compare(arguments: &[String]) -> std::io::Result<()> {
     let mut size = if arguments.iter().any(|argument| argument == "--small") { SMALL } else { FULL };
     if let Some(rate) = arguments.iter().find_map(|argument| argument.strip_prefix("--rate=")?.parse().ok()) {
         size.rate = rate;
@@ -64,12 +92,18 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Returns the requests that arrive within `duration`, at `rate` times the rate of the workload.
+fn trace(workload: &Workload, duration: Duration, rate: f64, seed: u64) -> Trace {
+    let mut trace = (workload.trace)(duration.mul_f64(rate), &mut Rng::with_seed(seed));
+    trace.arrivals.iter_mut().for_each(|(time, _)| *time = time.div_f64(rate));
+    trace
+}
+
 /// Simulates `workload` with all seeds. Returns the times to first token of all requests in seconds, by policy.
 fn times_to_first_token(workload: &Workload, size: Size) -> std::io::Result<[Vec<f64>; PolicyKind::ALL.len()]> {
     let mut seconds = PolicyKind::ALL.map(|_| Vec::new());
     for seed in (size.first_seed..).take(size.seeds) {
-        let mut trace = (workload.trace)(size.duration.mul_f64(size.rate), &mut Rng::with_seed(seed));
-        trace.arrivals.iter_mut().for_each(|(time, _)| *time = time.div_f64(size.rate));
+        let trace = trace(workload, size.duration, size.rate, seed);
         for (kind, seconds) in PolicyKind::ALL.into_iter().zip(&mut seconds) {
             seconds.extend(simulate(workload, &trace, kind, seed)?);
         }

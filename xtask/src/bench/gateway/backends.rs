@@ -16,7 +16,7 @@ use super::super::server::Server;
 const PORT: u16 = 26_800;
 
 /// Number of engines under load.
-const ENGINES: u8 = 3;
+pub(super) const ENGINES: u8 = 3;
 
 /// Everything that the gateways need.
 pub(super) struct Backends {
@@ -25,7 +25,17 @@ pub(super) struct Backends {
     server: Server,
     /// Directory with further CustomResourceDefinitions.
     definitions: Option<PathBuf>,
-    _engines: MeasuredProcess,
+    kind: EngineKind,
+    engines: Option<MeasuredProcess>,
+}
+
+/// How engines respond.
+#[derive(Clone, Copy)]
+pub(super) enum EngineKind {
+    /// At once.
+    Instant,
+    /// In the time that an accelerator needs.
+    Simulated,
 }
 
 /// Results of the load generator.
@@ -39,14 +49,28 @@ pub(super) struct LoadResults {
 
 impl Backends {
     /// Starts the engines and an API server with their pool, and with the CustomResourceDefinitions in `definitions`.
-    pub(super) fn start(directory: &Path, definitions: Option<PathBuf>) -> Result<Self> {
-        let mut engines = Command::new(example("gateway_load"));
-        engines.args(["engines", &format!("0.0.0.0:{PORT}")]);
-        let engines = MeasuredProcess::start(&mut engines, &directory.join("engines.log"))?;
+    pub(super) fn start(directory: &Path, definitions: Option<PathBuf>, kind: EngineKind) -> Result<Self> {
         let server = Server::embedded()?;
-        let backends = Self { directory: directory.to_owned(), server, definitions, _engines: engines };
+        let mut backends = Self { directory: directory.to_owned(), server, definitions, kind, engines: None };
+        backends.restart_engines()?;
         backends.create_pool(ENGINES)?;
         Ok(backends)
+    }
+
+    /// Starts the engines with empty caches.
+    pub(super) fn restart_engines(&mut self) -> Result<()> {
+        // Their addresses are free once they are terminated.
+        self.engines = None;
+        let mut command = match self.kind {
+            EngineKind::Instant => Command::new(example("gateway_load")),
+            EngineKind::Simulated => Command::new(example("scheduling")),
+        };
+        match self.kind {
+            EngineKind::Instant => command.args(["engines", &format!("0.0.0.0:{PORT}")]),
+            EngineKind::Simulated => command.args(["engines", &PORT.to_string(), &ENGINES.to_string()]),
+        };
+        self.engines = Some(MeasuredProcess::start(&mut command, &self.directory.join("engines.log"))?);
+        Ok(())
     }
 
     /// Returns the kubeconfig of the API server.
@@ -81,7 +105,8 @@ impl Backends {
     }
 }
 
-fn output(command: &mut Command) -> Result<Vec<u8>> {
+/// Runs a command and returns its standard output.
+pub(super) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command.output().context("failed to run the load generator")?;
     if !output.status.success() {
         bail!("{}: {}", crate::process::format_command(command), String::from_utf8_lossy(&output.stderr).trim());

@@ -1,8 +1,10 @@
-//! CPU time per request of the native gateway and the endpoint picker, beside other gateways in the same run.
+//! CPU time per request, and times to first token, of the native gateway and the endpoint picker, beside other gateways in the
+//! same run.
 
 mod backends;
 mod envoy;
 mod haproxy;
+mod latency;
 mod ostler;
 mod peer;
 mod peers;
@@ -16,11 +18,13 @@ use anyhow::Result;
 
 use super::directories::output_directory;
 use super::options::{Options, Size};
-use backends::Backends;
+use backends::{Backends, EngineKind};
 use peer::Peer;
 use peers::Availability;
 use table::{BODY_SIZES, Measurement, Row};
 use upstream_picker::UpstreamPicker;
+
+pub(super) use latency::run as run_latency;
 
 /// Number of engines while the gateways are idle.
 const IDLE_ENGINES: u8 = 100;
@@ -36,7 +40,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let directory = output_directory("gateway")?;
     let upstream = upstream_picker::find(small);
     let upstream = upstream.as_ref();
-    let backends = Backends::start(&directory, upstream.map(|picker| picker.definitions.clone()))?;
+    let backends = Backends::start(&directory, upstream.map(|picker| picker.definitions.clone()), EngineKind::Instant)?;
     let peers = peers::start_all(&backends, upstream, small)?;
     let mut rows: Vec<Row> = peers.iter().map(Row::new).collect();
     let duration = Duration::from_secs(options.size.choose(4, 1));

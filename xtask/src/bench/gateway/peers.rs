@@ -46,6 +46,16 @@ pub(super) fn start_all(
     Ok(peers)
 }
 
+/// Starts the gateways that can be compared by the engines that they select.
+pub(super) fn start_selectors(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Vec<Peer>> {
+    let round_robin = envoy::start(backends)?;
+    let selectors = [start_upstream(backends, upstream)?, ostler::start_picker(backends)?];
+    let gateway = Some(ostler::start_gateway(backends)?);
+    let peers: Vec<Peer> = round_robin.into_iter().chain(selectors.into_iter().flatten()).chain(gateway).collect();
+    peers.iter().try_for_each(|peer| peer.wait_until_ready(backends))?;
+    Ok(peers)
+}
+
 /// Starts the processes that read metrics of the engines.
 pub(super) fn start_observers(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Vec<Peer>> {
     let gateway = Some(ostler::start_gateway(backends)?);
