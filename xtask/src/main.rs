@@ -1,7 +1,7 @@
 //! Project tasks. Depends on no workspace crate, so that it builds in seconds.
 //!
 //! `cargo xtask test`            all tests that require only this repository and Rust
-//! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, envoy, kubectl, openai, python, realcluster, vllm
+//! `cargo xtask test --with S,S` suites with external dependencies: client-go, corpus, envoy, epp, kubectl, openai, python, realcluster, vllm
 //! `cargo xtask lint`            rustfmt, clippy, module cycles and paths in documents
 //! `cargo xtask lint modules [PACKAGE…]` only module cycles
 //! `cargo xtask bench`           every benchmark; see `docs/benchmarks.md`
@@ -11,6 +11,7 @@ mod bench;
 mod clients;
 mod differential;
 mod download;
+mod epp;
 mod lint;
 mod process;
 mod realcluster;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,envoy,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [up|requester|launcher|examples|gateway|load|scale|scheduling|simulation] | spec";
+const USAGE: &str = "usage: cargo xtask test [--with client-go,corpus,envoy,epp,kubectl,openai,python,realcluster,vllm] | lint [modules [PACKAGE…]] | bench [up|requester|launcher|examples|gateway|latency|load|scale|scheduling|simulation] | spec";
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {

@@ -25,11 +25,12 @@ const REAL: &str = "real component";
 const KINDS: [&str; 5] = [UNIT, PLAN, EMBEDDED, SIMULATION, REAL];
 
 /// Beginning of a path → kinds of the tests below it; the first one that matches applies.
-const KINDS_BY_PATH: [(&str, &[&str]); 16] = [
+const KINDS_BY_PATH: [(&str, &[&str]); 17] = [
     ("crates/ostler/tests/it/realcluster/", &[REAL]),
     ("crates/ostler/tests/it/kubectl.rs", &[REAL, EMBEDDED]),
     ("crates/ostler/tests/it/vllm.rs", &[REAL]),
     ("crates/picker/tests/it/envoy.rs", &[REAL]),
+    ("crates/picker/tests/it/upstream_picker.rs", &[REAL]),
     // Commands that only read files.
     ("crates/ostler/tests/it/catalog/", &[UNIT, PLAN]),
     ("crates/ostler/tests/it/lint", &[UNIT]),

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::download::Package;
+use crate::epp::Epp;
 use crate::process::{self, ignored_test, ignored_tests};
 use crate::{clients, realcluster, workspace};
 
@@ -18,6 +19,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "client-go" => clients::client_go()?,
             "corpus" => corpus()?,
             "envoy" => envoy()?,
+            "epp" => epp()?,
             "kubectl" => kubectl()?,
             "openai" => openai()?,
             "python" => clients::python()?,
@@ -25,7 +27,7 @@ pub(crate) fn run(names: &str) -> Result<()> {
             "vllm" => vllm()?,
             unknown => {
                 bail!(
-                    "unknown suite {unknown:?}; use one of client-go, corpus, envoy, kubectl, openai, python, realcluster, vllm"
+                    "unknown suite {unknown:?}; use one of client-go, corpus, envoy, epp, kubectl, openai, python, realcluster, vllm"
                 )
             }
         }
@@ -108,6 +110,14 @@ fn envoy() -> Result<()> {
     // The program of the package replaces itself by Envoy.
     let envoy = python.with_file_name("envoy");
     process::run(ignored_tests("it", "envoy::").env("OSTLER_ENVOY", envoy))
+}
+
+/// Compares the endpoint picker with EPP, both behind Envoy.
+fn epp() -> Result<()> {
+    let epp = Epp::build().context("suite epp: EPP cannot be built\nhint: install Go 1.26 or newer")?;
+    let Some(python) = ENVOY.python()? else { return Ok(()) };
+    let mut tests = ignored_tests("it", "upstream_picker::");
+    process::run(tests.env("OSTLER_ENVOY", python.with_file_name("envoy")).env("OSTLER_EPP", epp.program))
 }
 
 /// Tests the gateway with the Python `openai` client.

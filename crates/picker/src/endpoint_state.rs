@@ -203,8 +203,13 @@ impl EndpointState {
         // Configurations are edited: those that no pool uses anymore are dropped.
         caches.retain(|(_, cache)| Arc::strong_count(cache) > 1);
         let cache = index.new_cache(config);
+        cache.limit(config.capacity(self.prefix_cache_tokens()));
         caches.push((*config, Arc::clone(&cache)));
         cache
+    }
+
+    fn prefix_cache_tokens(&self) -> Option<f64> {
+        self.last_report()?.metrics.prefix_cache_tokens
     }
 
     /// Returns what the engine reported at the last scrape.
@@ -231,6 +236,7 @@ impl EndpointState {
     pub(crate) fn record_metrics(&self, metrics: EngineMetrics, now: Instant) {
         self.missing_reports.store(0, Relaxed);
         self.health.record_sleep(metrics.is_asleep, now);
+        let prefix_cache_tokens = metrics.prefix_cache_tokens;
         let peak_requests = self.peak_requests.swap(self.requests(), Relaxed);
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         let previous_peak = last_report.as_ref().map_or(0, |report| report.peak_requests);
@@ -239,6 +245,9 @@ impl EndpointState {
         self.learn_limit(&report);
         *last_report = Some(report);
         drop(last_report);
+        for (config, cache) in self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            cache.limit(config.capacity(prefix_cache_tokens));
+        }
         self.notify_capacity_listeners();
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct EngineMetrics {
     pub(crate) running: Option<f64>,
     /// Fraction of the KV cache in use, 0 to 1.
     pub(crate) kv_cache_usage: Option<f64>,
+    /// Number of tokens that the prefix cache may contain, 0 if it is disabled.
+    pub(crate) prefix_cache_tokens: Option<f64>,
     /// Name of the base model, if the engine labels its metrics with it.
     pub(crate) base_model: Option<String>,
     /// LoRA adapters.
@@ -62,6 +64,7 @@ pub(crate) fn parse_metrics(text: &str, model_server: ModelServer) -> EngineMetr
 fn parse_series(text: &str, prefixes: &[&str]) -> EngineMetrics {
     let mut metrics = EngineMetrics::default();
     let mut newest_timestamp = f64::NEG_INFINITY;
+    let (mut tokens_per_block, mut blocks) = (None, None);
     for line in text.lines() {
         let Some((name, labels, value)) = parse_sample(line, prefixes) else { continue };
         match name {
@@ -87,6 +90,18 @@ fn parse_series(text: &str, prefixes: &[&str]) -> EngineMetrics {
             "nv_trt_llm_kv_cache_block_metrics" if label_value(labels, "kv_cache_block_type") == Some("fraction") => {
                 update_max(&mut metrics.kv_cache_usage, value);
             }
+            "vllm:cache_config_info" | "sglang:cache_config_info" => {
+                if let Some(tokens) = parse_cache_config(labels) {
+                    add_to_sum(&mut metrics.prefix_cache_tokens, tokens);
+                }
+            }
+            "trtllm_kv_cache_tokens_per_block" => tokens_per_block = Some(value),
+            "trtllm_kv_cache_max_blocks" => blocks = Some(value),
+            "nv_trt_llm_kv_cache_block_metrics" => match label_value(labels, "kv_cache_block_type") {
+                Some("tokens_per") => tokens_per_block = Some(value),
+                Some("max") => blocks = Some(value),
+                _ => {}
+            },
             // The value is the timestamp of the series; engines continue to expose outdated series.
             "vllm:lora_requests_info" if value > newest_timestamp => {
                 newest_timestamp = value;
@@ -99,7 +114,20 @@ fn parse_series(text: &str, prefixes: &[&str]) -> EngineMetrics {
             _ => {}
         }
     }
+    let tokens = tokens_per_block.zip(blocks).map(|(tokens, blocks)| tokens * blocks);
+    metrics.prefix_cache_tokens = metrics.prefix_cache_tokens.or(tokens);
     metrics
+}
+
+/// Returns how many tokens the prefix cache with these labels may contain.
+fn parse_cache_config(labels: &str) -> Option<f64> {
+    if label_value(labels, "enable_prefix_caching") == Some("False") {
+        return Some(0.0);
+    }
+    let label = |key| label_value(labels, key)?.parse::<f64>().ok().filter(|value| value.is_finite());
+    let blocks = || Some(label("num_gpu_blocks").or(label("num_pages"))? * label("block_size").or(label("page_size"))?);
+    // The tokens of models whose layers have caches of different kinds are not a multiple of those of a block.
+    label("kv_cache_size_tokens").or_else(blocks)
 }
 
 /// Prefixes of the parsed metric names.
@@ -179,6 +207,7 @@ mod tests {
         let metrics = parse_metrics(include_str!("../../engine/tests/data/metrics-loaded.txt"), VLLM);
         assert_eq!((metrics.waiting, metrics.running), (Some(16.0), Some(8.0)));
         assert_eq!(metrics.waiting_for_capacity, Some(16.0));
+        assert_eq!(metrics.prefix_cache_tokens, Some(131_072.0));
         assert!((metrics.kv_cache_usage.unwrap() - 0.046_920_821).abs() < 1e-6);
         // According to the newest of three series, no adapter is loaded.
         assert_eq!(metrics.lora_adapters, Some(LoraAdapters { slots: 1, ..LoraAdapters::default() }));
@@ -228,6 +257,37 @@ mod tests {
     // spec: GW-26
     fn parses_metrics(#[case] text: &str, #[case] expect: EngineMetrics) {
         assert_eq!(parse_metrics(text, VLLM), expect);
+    }
+
+    #[rstest]
+    #[case::vllm(
+        "vllm:cache_config_info{block_size=\"16\",enable_prefix_caching=\"True\",num_gpu_blocks=\"100\"} 1",
+        Some(1_600.0)
+    )]
+    #[case::hybrid(
+        "vllm:cache_config_info{block_size=\"16\",kv_cache_size_tokens=\"900\",num_gpu_blocks=\"100\"} 1",
+        Some(900.0)
+    )]
+    #[case::two_engines(
+        "vllm:cache_config_info{block_size=\"16\",engine=\"0\",num_gpu_blocks=\"1\"} 1\n\
+        vllm:cache_config_info{block_size=\"16\",engine=\"1\",num_gpu_blocks=\"2\"} 1",
+        Some(48.0)
+    )]
+    #[case::disabled(
+        "vllm:cache_config_info{block_size=\"16\",enable_prefix_caching=\"False\",num_gpu_blocks=\"100\"} 1",
+        Some(0.0)
+    )]
+    #[case::starting("vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1", None)]
+    #[case::sglang("sglang:cache_config_info{num_pages=\"10\",page_size=\"64\"} 1", Some(640.0))]
+    #[case::tensorrt("trtllm_kv_cache_tokens_per_block 32\ntrtllm_kv_cache_max_blocks 10", Some(320.0))]
+    #[case::triton(
+        "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} 64\n\
+        nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 10",
+        Some(640.0)
+    )]
+    #[case::one_of_two("trtllm_kv_cache_max_blocks 10", None)]
+    fn parses_size_of_the_prefix_cache(#[case] text: &str, #[case] expect: Option<f64>) {
+        assert_eq!(parse_metrics(text, VLLM).prefix_cache_tokens, expect);
     }
 
     /// A proxy may add the metrics of other processes to the page of an engine.

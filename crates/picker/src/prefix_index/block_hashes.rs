@@ -2,6 +2,8 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use crate::request::BYTES_PER_TOKEN;
+
 /// Number of blocks of most prompts.
 const TYPICAL_BLOCKS: usize = 64;
 
@@ -19,6 +21,13 @@ pub(crate) struct PrefixConfig {
 // === impl PrefixConfig ===
 
 impl PrefixConfig {
+    /// Returns the number of blocks that an endpoint caches if its engine caches at most `tokens`. It is twice their number: to forget
+    /// a prefix too early, so that another engine computes it too, is worse than to send a request to the engine that had cached it.
+    pub(crate) fn capacity(&self, tokens: Option<f64>) -> usize {
+        let blocks = |tokens: f64| (2.0 * tokens * BYTES_PER_TOKEN as f64 / self.block_size as f64) as usize;
+        tokens.map_or(self.lru_capacity, |tokens| blocks(tokens).min(self.lru_capacity))
+    }
+
     /// Returns one hash per complete block of the prompt, never 0. The hashes include `model`, since models do not share KV
     /// caches, and the block size, since configurations share the index.
     pub(crate) fn block_hashes<'a>(&self, model: &str, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u64> {

@@ -16,7 +16,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
     id: u32,
-    capacity: u32,
+    capacity: AtomicU32,
     clock: AtomicU32,
 }
 
@@ -56,7 +56,12 @@ pub(super) struct CachesById {
 impl PrefixCache {
     /// Returns the cache at this point in time.
     pub(super) fn view(&self) -> CacheView {
-        CacheView { id: self.id, capacity: self.capacity, now: self.clock.load(Relaxed) }
+        CacheView { id: self.id, capacity: self.capacity.load(Relaxed), now: self.clock.load(Relaxed) }
+    }
+
+    /// Sets the capacity in blocks.
+    pub(crate) fn limit(&self, capacity: usize) {
+        self.capacity.store(clamp(capacity), Relaxed);
     }
 
     /// Returns a holder with a new time, after `blocks` were inserted.
@@ -88,10 +93,13 @@ impl CacheView {
 impl Caches {
     /// Adds an empty cache of at most `capacity` blocks.
     pub(super) fn add(&self, capacity: usize) -> Arc<PrefixCache> {
-        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX / 2);
         let mut caches = self.0.write().unwrap_or_else(PoisonError::into_inner);
         caches.last_id = caches.last_id.wrapping_add(1);
-        let cache = Arc::new(PrefixCache { id: caches.last_id, capacity, clock: AtomicU32::new(0) });
+        let cache = Arc::new(PrefixCache {
+            id: caches.last_id,
+            capacity: AtomicU32::new(clamp(capacity)),
+            clock: AtomicU32::new(0),
+        });
         if caches.by_id.len() >= caches.cleanup_at {
             caches.by_id.retain(|_, cache| is_in_use(cache));
             caches.cleanup_at = 2 * caches.by_id.len().max(8);
@@ -113,6 +121,11 @@ impl CachesById {
     pub(super) fn is_current(&self, holder: Holder) -> bool {
         self.by_id.get(&holder.cache).is_some_and(|cache| is_in_use(cache) && cache.view().contains(holder.time))
     }
+}
+
+/// Returns a capacity that differences of times can exceed.
+fn clamp(capacity: usize) -> u32 {
+    u32::try_from(capacity).unwrap_or(u32::MAX).min(u32::MAX / 2)
 }
 
 /// Returns whether an endpoint refers to a cache, beside the index.

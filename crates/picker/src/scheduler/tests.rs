@@ -394,6 +394,21 @@ fn target_is_drawn_among_those_that_the_pool_serves() {
     assert!((150..250).contains(&all[&route("a", "x")]) && (550..650).contains(&all[&route("b", "y")]), "{all:?}");
 }
 
+/// Prompts of 8,000 tokens.
+#[test]
+fn engines_cache_as_much_as_they_report() {
+    let endpoint = Arc::new(endpoint(1));
+    let scheduler = scheduler_of([Arc::clone(&endpoint)].into());
+    let cached_bytes = |tokens: usize| admit(&scheduler, tokens).unwrap().selection.result.cached_bytes;
+    let metrics = |prefix_cache_tokens| EngineMetrics { prefix_cache_tokens, ..EngineMetrics::default() };
+    for (tokens, expect) in [(Some(10_000.0), 8_000), (Some(2_000.0), 4_000), (Some(0.0), 0), (None, 8_000)] {
+        endpoint.state.record_metrics(metrics(tokens), Instant::now());
+        cached_bytes(8_000);
+        let cached = cached_bytes(8_000) / request::BYTES_PER_TOKEN;
+        assert!((expect * 9 / 10..=expect).contains(&cached), "{cached} of {tokens:?}");
+    }
+}
+
 /// An adapter that one of three engines has loaded, as at the beginning of a rollout.
 #[test]
 fn requests_are_sent_to_endpoints_that_list_their_model() {

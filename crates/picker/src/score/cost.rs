@@ -1,5 +1,5 @@
-//! Cost of a request on an endpoint, in tokens: the tokens that are queued or running there, the tokens of the prompt that are
-//! not cached there, and penalties. One unit needs no weights: a cached prefix is worth as much as the queue that it saves.
+//! Cost of a request on an endpoint, in tokens: the tokens that are queued or running there, those of the prompt that are not cached
+//! there, counted twice, and penalties. One unit needs no weights: a cached prefix is worth as much as the queue that it saves.
 
 use fastrand::Rng;
 
@@ -32,6 +32,11 @@ const ADAPTER_LOAD_PENALTY: f64 = 1_024.0;
 /// Penalty for an adapter that has to wait until all requests of another adapter end.
 const ADAPTER_WAIT_PENALTY: f64 = 4_096.0;
 
+/// Cost of a token of the prompt that is not cached. The engine computes it, and in a full cache it replaces another one, which is
+/// computed again when it is used next. Without this part, engines with a short queue would copy the prefixes of busy ones until
+/// none of the caches holds its prefixes long enough.
+const UNCACHED_TOKEN_COST: f64 = 2.0;
+
 /// Costs that differ by less are equal: the prefix index is not more precise.
 const TOLERANCE: f64 = 64.0;
 
@@ -52,13 +57,16 @@ pub(crate) fn least_cost<'a>(
         left_cost.total_cmp(right_cost).then(left.endpoint.address.cmp(&right.endpoint.address))
     });
     let mut draw = || rng.choice(&costs).map(|(_, candidate)| *candidate);
-    [draw(), draw()].into_iter().flatten().min_by_key(|candidate| candidate.requests)
+    let is_cold = !candidates.iter().any(|candidate| candidate.has_prefix_hit());
+    // Prompts that no endpoint caches are spread evenly, so that all caches have the same share of them.
+    let last_placement = |candidate: &Candidate| is_cold.then(|| state.cold_placement.last(candidate.endpoint.address));
+    [draw(), draw()].into_iter().flatten().min_by_key(|candidate| (candidate.requests, last_placement(candidate)))
 }
 
 /// Returns the estimated number of tokens that `candidate` computes before the response to `request` starts.
 fn cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
     let uncached = request.prompt_tokens().saturating_sub(cached_tokens(candidate));
-    candidate.remaining_tokens as f64 + uncached as f64 + reported_cost(request, candidate, state)
+    candidate.remaining_tokens as f64 + UNCACHED_TOKEN_COST * uncached as f64 + reported_cost(request, candidate, state)
 }
 
 fn cached_tokens(candidate: &Candidate<'_>) -> u64 {
@@ -121,8 +129,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_cached(0, 1_024.0)]
-    #[case::half(8, 512.0)]
+    #[case::nothing_cached(0, 2_048.0)]
+    #[case::half(8, 1_024.0)]
     #[case::all(16, 0.0)]
     fn uncached_prompt_and_own_requests_are_summed(#[case] cached_blocks: u32, #[case] expect: f64) {
         let mut candidate = candidate(1, None);

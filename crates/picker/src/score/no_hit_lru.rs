@@ -21,6 +21,11 @@ impl ColdPlacement {
         self.last_placement.insert(endpoint, self.clock);
     }
 
+    /// Returns the time of the last placement on `endpoint`, 0 without one.
+    pub(crate) fn last(&self, endpoint: SocketAddr) -> u64 {
+        self.last_placement.get(&endpoint).copied().unwrap_or(0)
+    }
+
     /// Removes endpoints for which `keep` is false.
     pub(crate) fn retain(&mut self, keep: impl Fn(SocketAddr) -> bool) {
         self.last_placement.retain(|address, _| keep(*address));
@@ -29,8 +34,7 @@ impl ColdPlacement {
     /// Returns 1 for the least recently selected endpoint, 0 for the most recent. Endpoints without a placement score
     /// equally.
     pub(crate) fn scores(&self, candidates: &[&Candidate]) -> Vec<f64> {
-        let last_placement =
-            |candidate: &&Candidate| self.last_placement.get(&candidate.endpoint.address).copied().unwrap_or(0);
+        let last_placement = |candidate: &&Candidate| self.last(candidate.endpoint.address);
         let count_placed_before =
             |time: u64| candidates.iter().filter(|other| last_placement(other) < time).count() as f64;
         let other_candidates = candidates.len().saturating_sub(1).max(1) as f64;

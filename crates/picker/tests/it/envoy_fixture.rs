@@ -34,6 +34,8 @@ const DESTINATION_HEADER: &str = "x-gateway-destination-endpoint";
 pub(crate) struct EnvoyConfig {
     /// Addresses of the endpoint pickers.
     pub(crate) pickers: Vec<SocketAddr>,
+    /// Port of the health service of the pickers, if they serve it on another port than ext_proc.
+    pub(crate) health_port: Option<u16>,
     /// Picker of a second pool, and its share of the requests in percent.
     pub(crate) second_pool: Option<(SocketAddr, u32)>,
     /// PEM file with the certificate authority of the pickers, which then serve TLS.
@@ -81,6 +83,7 @@ impl EnvoyConfig {
     pub(crate) fn new(pickers: Vec<SocketAddr>) -> Self {
         Self {
             pickers,
+            health_port: None,
             second_pool: None,
             picker_ca: None,
             fail_open: false,
@@ -178,6 +181,11 @@ impl EnvoyConfig {
                 "grpc_health_check": {"service_name": "envoy.service.ext_proc.v3.ExternalProcessor"},
             }],
         });
+        if let Some(port) = self.health_port {
+            for endpoint in cluster["load_assignment"]["endpoints"][0]["lb_endpoints"].as_array_mut().unwrap() {
+                endpoint["endpoint"]["health_check_config"] = json!({"port_value": port});
+            }
+        }
         if let Some(file) = &self.picker_ca {
             let names = json!([{"san_type": "DNS", "matcher": {"exact": "localhost"}}]);
             cluster["transport_socket"] = json!({"name": "tls", "typed_config": {

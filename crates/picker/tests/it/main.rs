@@ -24,5 +24,6 @@ mod rejections;
 mod request_smuggling;
 mod strategies;
 mod target_models;
+mod upstream_picker;
 mod watch;
 mod watch_fixture;

@@ -14,8 +14,7 @@ use super::peer::Peer;
 use super::{peers, upstream_picker};
 
 /// Workloads of the simulation that fit the engines, which answer briefly and load no adapters.
-const WORKLOADS: [&str; 5] =
-    ["multi-turn chat", "shared-prefix RAG", "long documents", "bursts", "mixed prompt sizes"];
+const WORKLOADS: [&str; 5] = ["multi-turn chat", "shared-prefix RAG", "long documents", "bursts", "mixed prompt sizes"];
 
 /// Number of engines for which the rates of the workloads were chosen.
 const SIMULATED_ENGINES: f64 = 8.0;

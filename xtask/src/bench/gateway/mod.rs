@@ -18,11 +18,11 @@ use anyhow::Result;
 
 use super::directories::output_directory;
 use super::options::{Options, Size};
+use crate::epp::Epp;
 use backends::{Backends, EngineKind};
 use peer::Peer;
 use peers::Availability;
 use table::{BODY_SIZES, Measurement, Row};
-use upstream_picker::UpstreamPicker;
 
 pub(super) use latency::run as run_latency;
 
@@ -80,12 +80,7 @@ fn measure(backends: &Backends, peer: &Peer, body_bytes: usize, duration: Durati
 }
 
 /// Measures processes that have not received a request: those that observe engines.
-fn measure_idle(
-    backends: &Backends,
-    upstream: Option<&UpstreamPicker>,
-    rows: &mut [Row],
-    duration: Duration,
-) -> Result<()> {
+fn measure_idle(backends: &Backends, upstream: Option<&Epp>, rows: &mut [Row], duration: Duration) -> Result<()> {
     backends.create_pool(IDLE_ENGINES)?;
     let peers = peers::start_observers(backends, upstream)?;
     std::thread::sleep(IDLE_SETTLE_TIME);

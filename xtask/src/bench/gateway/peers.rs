@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::backends::Backends;
 use super::peer::Peer;
-use super::upstream_picker::UpstreamPicker;
 use super::{envoy, haproxy, ostler, python_routers, upstream_picker};
+use crate::epp::Epp;
 
 /// Whether the program of a gateway could be obtained.
 pub(super) enum Availability {
@@ -18,11 +18,7 @@ pub(super) enum Availability {
 
 /// Starts all gateways. Those whose programs cannot be downloaded are unavailable; with `small`, only those are started that
 /// have a target or that were downloaded before.
-pub(super) fn start_all(
-    backends: &Backends,
-    upstream: Option<&UpstreamPicker>,
-    small: bool,
-) -> Result<Vec<Availability>> {
+pub(super) fn start_all(backends: &Backends, upstream: Option<&Epp>, small: bool) -> Result<Vec<Availability>> {
     let or_unavailable = |name, peer: Option<Peer>| match peer {
         Some(peer) => Availability::Running(peer),
         None => Availability::Unavailable { name },
@@ -47,7 +43,7 @@ pub(super) fn start_all(
 }
 
 /// Starts the gateways that can be compared by the engines that they select.
-pub(super) fn start_selectors(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Vec<Peer>> {
+pub(super) fn start_selectors(backends: &Backends, upstream: Option<&Epp>) -> Result<Vec<Peer>> {
     let round_robin = envoy::start(backends)?;
     let selectors = [start_upstream(backends, upstream)?, ostler::start_picker(backends)?];
     let gateway = Some(ostler::start_gateway(backends)?);
@@ -57,12 +53,12 @@ pub(super) fn start_selectors(backends: &Backends, upstream: Option<&UpstreamPic
 }
 
 /// Starts the processes that read metrics of the engines.
-pub(super) fn start_observers(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Vec<Peer>> {
+pub(super) fn start_observers(backends: &Backends, upstream: Option<&Epp>) -> Result<Vec<Peer>> {
     let gateway = Some(ostler::start_gateway(backends)?);
     let pickers = [ostler::start_picker(backends)?, start_upstream(backends, upstream)?];
     Ok(gateway.into_iter().chain(pickers.into_iter().flatten()).collect())
 }
 
-fn start_upstream(backends: &Backends, upstream: Option<&UpstreamPicker>) -> Result<Option<Peer>> {
+fn start_upstream(backends: &Backends, upstream: Option<&Epp>) -> Result<Option<Peer>> {
     upstream.map_or(Ok(None), |picker| upstream_picker::start(backends, picker))
 }
