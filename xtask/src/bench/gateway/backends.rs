@@ -22,6 +22,8 @@ pub(super) const ENGINES: u8 = 3;
 pub(super) struct Backends {
     /// Directory for configurations and logs.
     pub(super) directory: PathBuf,
+    /// Binary of the gateway and the picker under measurement.
+    pub(super) ostler: PathBuf,
     server: Server,
     /// Directory with further CustomResourceDefinitions.
     definitions: Option<PathBuf>,
@@ -49,9 +51,14 @@ pub(super) struct LoadResults {
 
 impl Backends {
     /// Starts the engines and an API server with their pool, and with the CustomResourceDefinitions in `definitions`.
-    pub(super) fn start(directory: &Path, definitions: Option<PathBuf>, kind: EngineKind) -> Result<Self> {
+    pub(super) fn start(
+        directory: &Path,
+        ostler: PathBuf,
+        definitions: Option<PathBuf>,
+        kind: EngineKind,
+    ) -> Result<Self> {
         let server = Server::embedded()?;
-        let mut backends = Self { directory: directory.to_owned(), server, definitions, kind, engines: None };
+        let mut backends = Self { directory: directory.to_owned(), ostler, server, definitions, kind, engines: None };
         backends.restart_engines()?;
         backends.create_pool(ENGINES)?;
         Ok(backends)

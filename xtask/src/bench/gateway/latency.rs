@@ -11,7 +11,7 @@ use super::super::options::{Options, Size};
 use super::super::results::parse_results;
 use super::backends::{Backends, ENGINES, EngineKind, output};
 use super::peer::Peer;
-use super::{peers, upstream_picker};
+use super::{ostler, peers, upstream_picker};
 
 /// Workloads of the simulation that fit the engines, which answer briefly and load no adapters.
 const WORKLOADS: [&str; 5] = ["multi-turn chat", "shared-prefix RAG", "long documents", "bursts", "mixed prompt sizes"];
@@ -28,7 +28,7 @@ pub(in super::super) fn run(options: &Options) -> Result<()> {
     let directory = output_directory("latency")?;
     let upstream = upstream_picker::find(small);
     let definitions = upstream.as_ref().map(|picker| picker.definitions.clone());
-    let mut backends = Backends::start(&directory, definitions, EngineKind::Simulated)?;
+    let mut backends = Backends::start(&directory, ostler::binary(small)?, definitions, EngineKind::Simulated)?;
     let peers = peers::start_selectors(&backends, upstream.as_ref())?;
     let names: Vec<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
     let mut table = format!("| workload | {} |\n|---{}|\n", names.join(" | "), "|---".repeat(names.len()));

@@ -40,7 +40,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let directory = output_directory("gateway")?;
     let upstream = upstream_picker::find(small);
     let upstream = upstream.as_ref();
-    let backends = Backends::start(&directory, upstream.map(|picker| picker.definitions.clone()), EngineKind::Instant)?;
+    let definitions = upstream.map(|epp| epp.definitions.clone());
+    let backends = Backends::start(&directory, ostler::binary(small)?, definitions, EngineKind::Instant)?;
     let peers = peers::start_all(&backends, upstream, small)?;
     let mut rows: Vec<Row> = peers.iter().map(Row::new).collect();
     let duration = Duration::from_secs(options.size.choose(4, 1));

@@ -1,5 +1,6 @@
 //! The native gateway, and the endpoint picker behind Envoy.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
@@ -8,6 +9,7 @@ use super::super::directories::target_directory;
 use super::backends::Backends;
 use super::envoy;
 use super::peer::{self, Peer};
+use crate::process::{self, cargo};
 
 pub(super) const GATEWAY: &str = "ostler gateway";
 pub(super) const PICKER: &str = "ostler picker behind Envoy";
@@ -16,6 +18,16 @@ const GATEWAY_PORT: u16 = 26_803;
 const PICKER_ENVOY_PORT: u16 = 26_804;
 const PICKER_PORT: u16 = 26_805;
 const PICKER_HEALTH_PORT: u16 = 26_806;
+
+/// Returns the binary as it is released, which is built if necessary: the other gateways are optimized as well. With `small`, the one
+/// that was built for all benchmarks.
+pub(super) fn binary(small: bool) -> Result<PathBuf> {
+    let profile = if small { "release" } else { "dist" };
+    if !small {
+        process::run(&mut cargo(&["build", "--profile", profile, "--package", "ostler"]))?;
+    }
+    Ok(target_directory().join(profile).join("ostler"))
+}
 
 /// Starts the native gateway with its default policy.
 pub(super) fn start_gateway(backends: &Backends) -> Result<Peer> {
@@ -36,7 +48,7 @@ pub(super) fn start_picker(backends: &Backends) -> Result<Option<Peer>> {
 }
 
 fn ostler(subcommand: &str, backends: &Backends) -> Command {
-    let mut command = Command::new(target_directory().join("release/ostler"));
+    let mut command = Command::new(&backends.ostler);
     command.arg(subcommand).arg("--kubeconfig").arg(backends.kubeconfig());
     command
 }
