@@ -9,8 +9,8 @@ FROM docker.io/library/rust:${RUST_VERSION}-bookworm AS build
 WORKDIR /src
 COPY . .
 # Linked statically, since the image has no C library.
-RUN cargo rustc --locked --release --package ostler --bin ostler -- -C target-feature=+crt-static -C strip=symbols \
- && install -D target/release/ostler /out/ostler
+RUN cargo rustc --locked --profile dist --package ostler --bin ostler -- -C target-feature=+crt-static \
+ && install -D target/dist/ostler /out/ostler
 
 FROM scratch
 LABEL org.opencontainers.image.title="ostler" \
