@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = std::net::TcpListener::bind(address)?;
     let credentials = Credentials::generate()?;
     let url = format!("https://{}", listener.local_addr()?);
-    write_kubeconfig(path.as_ref(), &kubeconfig(&credentials, &url))?;
+    write_kubeconfig(path.as_ref(), &kubeconfig(&credentials, &url, &[]))?;
     if std::env::args().any(|argument| argument == "--bare") {
         serve(Server::new(&ports.server), listener, &credentials, CancellationToken::new()).await?;
     } else {

@@ -1,12 +1,12 @@
 //! Selects the cluster: `--kubeconfig`, `$KUBECONFIG`, a running `ostler up`, then the default kubeconfig.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use cluster::{CREDENTIAL_PLUGIN_TIMEOUT, CredentialPluginError, credential_plugin};
 use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError, NamedCluster};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -22,6 +22,9 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
+
+/// Name of the extension of a cluster in a kubeconfig that contains the address of the metrics listener of its gateway.
+pub(crate) const GATEWAY_EXTENSION: &str = "ostler.io/gateway";
 
 /// Maximum number of contexts that a hint lists.
 const MAX_CONTEXTS: usize = 12;
@@ -59,16 +62,27 @@ async fn new_client(config: kube::Config) -> Result<Client> {
     }
 }
 
+/// Returns the address of the metrics listener of the gateway, if the kubeconfig of the cluster contains it: that of `ostler up` does.
+pub(crate) fn gateway_metrics(args: &ConnectArgs) -> Result<Option<SocketAddr>> {
+    let Some(file) = kubeconfig(args)? else { return Ok(None) };
+    let cluster = named_cluster(&file, args.context.as_ref()).and_then(|entry| entry.cluster.as_ref());
+    let mut extensions = cluster.and_then(|cluster| cluster.extensions.as_ref()).into_iter().flatten();
+    let extension = extensions.find(|extension| extension.name == GATEWAY_EXTENSION);
+    Ok(extension.and_then(|extension| extension.extension["metrics"].as_str()?.parse().ok()))
+}
+
+/// Returns the kubeconfig that the arguments and the environment select, or `None` for the default of the `kube` crate.
+fn kubeconfig(args: &ConnectArgs) -> Result<Option<Kubeconfig>> {
+    Ok(match (&args.kubeconfig, has_kubeconfig_variable()) {
+        (Some(path), _) => Some(read(path)?),
+        (None, true) => Some(Kubeconfig::from_env().map_err(readable).context("$KUBECONFIG")?.unwrap_or_default()),
+        (None, false) => running_local_cluster().map(|path| read(&path)).transpose()?,
+    })
+}
+
 async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {
     let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
-    let file = match (&args.kubeconfig, has_kubeconfig_variable()) {
-        (Some(path), _) => read(path)?,
-        (None, true) => Kubeconfig::from_env().map_err(readable).context("$KUBECONFIG")?.unwrap_or_default(),
-        (None, false) => match running_local_cluster() {
-            Some(path) => read(&path)?,
-            None => return default_config(&options).await,
-        },
-    };
+    let Some(file) = kubeconfig(args)? else { return default_config(&options).await };
     if let Some(context) = &args.context {
         check_context(&file, context)?;
     }
@@ -79,12 +93,16 @@ async fn client_config(args: &ConnectArgs) -> Result<kube::Config> {
 
 /// Returns whether the kubeconfig sets `proxy-url` for the cluster of the context.
 fn has_proxy_url(file: &Kubeconfig, context: Option<&String>) -> bool {
+    let cluster = named_cluster(file, context).and_then(|entry| entry.cluster.as_ref());
+    cluster.and_then(|cluster| cluster.proxy_url.as_ref()).is_some_and(|proxy| !proxy.is_empty())
+}
+
+/// Returns the cluster of the context, by default of the current one.
+fn named_cluster<'f>(file: &'f Kubeconfig, context: Option<&String>) -> Option<&'f NamedCluster> {
     let named_context =
-        file.contexts.iter().find(|entry| Some(&entry.name) == context.or(file.current_context.as_ref()));
-    let cluster = named_context.and_then(|entry| entry.context.as_ref()).map(|context| &context.cluster);
-    file.clusters.iter().filter(|entry| Some(&entry.name) == cluster).any(|entry| {
-        entry.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_ref()).is_some_and(|proxy| !proxy.is_empty())
-    })
+        file.contexts.iter().find(|entry| Some(&entry.name) == context.or(file.current_context.as_ref()))?;
+    let cluster = &named_context.context.as_ref()?.cluster;
+    file.clusters.iter().find(|entry| entry.name == *cluster)
 }
 
 /// Removes a proxy that the environment sets if the API server is on a loopback address, as curl and kubectl do.

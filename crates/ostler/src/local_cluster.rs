@@ -20,10 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::OperatorAdmission;
 use crate::background_tasks::BackgroundTasks;
+use crate::connect;
 use crate::gpu_map;
 use crate::host_node;
 use crate::host_runtime::HostRuntime;
-use crate::metrics_server::{self, MonitoredController, RenderMetrics};
+use crate::metrics_server::{self, GatewayPages, MonitoredController};
 use crate::node_devices::NodeDevices;
 use crate::node_groups;
 use crate::node_memories::NodeMemories;
@@ -113,7 +114,8 @@ impl LocalCluster {
         let (api, gateway) = (listeners.api.local_addr()?, listeners.gateway.local_addr()?);
         let metrics = listeners.metrics.local_addr()?;
         let kubeconfig = state_directory.kubeconfig();
-        let text = embedded::kubeconfig(&credentials, &format!("https://{api}"));
+        let extension = (connect::GATEWAY_EXTENSION, serde_json::json!({"metrics": metrics.to_string()}));
+        let text = embedded::kubeconfig(&credentials, &format!("https://{api}"), &[extension]);
         embedded::write_kubeconfig(&kubeconfig, &text).with_context(|| kubeconfig.display().to_string())?;
 
         let mut tasks = BackgroundTasks::new(shutdown.clone());
@@ -124,9 +126,10 @@ impl LocalCluster {
         let actuation_health = Arc::clone(&actuation_options.health);
         let metrics_listener = TcpListener::from_std(listeners.metrics)?;
         let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
-        let scraped = Arc::clone(&scheduler);
-        let gateway_metrics: RenderMetrics = Arc::new(move || scraped.render_metrics());
-        spawn_metrics_server(&mut tasks, metrics_listener, &options, &actuation_options, gateway_metrics, &shutdown);
+        let (scraped, debug) = (Arc::clone(&scheduler), picker::DebugEndpoints::new(Arc::clone(&scheduler)));
+        let gateway_pages =
+            GatewayPages { render_metrics: Arc::new(move || scraped.render_metrics()), debug: Arc::new(debug) };
+        spawn_metrics_server(&mut tasks, metrics_listener, &options, &actuation_options, gateway_pages, &shutdown);
         tasks.spawn("operator", operator::run(client.clone(), options, shutdown.clone()));
         tasks.spawn("controller of dual pods", actuation::run_controller(actuation_options, shutdown.clone()));
         let gateway_listener = TcpListener::from_std(listeners.gateway)?;
@@ -193,7 +196,7 @@ fn spawn_metrics_server(
     listener: TcpListener,
     options: &operator::Options,
     actuation_options: &ControllerOptions,
-    gateway_metrics: RenderMetrics,
+    gateway_pages: GatewayPages,
     shutdown: &CancellationToken,
 ) {
     let (operator, actuation) = (Arc::clone(&options.metrics), Arc::clone(&actuation_options.metrics));
@@ -209,7 +212,7 @@ fn spawn_metrics_server(
     ];
     let stop = shutdown.clone();
     tasks.spawn("metrics", async move {
-        metrics_server::serve(listener, controllers, vec![gateway_metrics], stop).await;
+        metrics_server::serve(listener, controllers, Some(gateway_pages), stop).await;
         Ok::<_, Infallible>(())
     });
 }

@@ -17,6 +17,7 @@ mod container_fixture;
 mod demo;
 mod exit;
 mod files;
+mod gateway_debug;
 mod gpu_map;
 mod gpus;
 mod host_node;

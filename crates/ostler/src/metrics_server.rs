@@ -1,16 +1,20 @@
 //! The server of the metrics and probes of controllers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
+use axum::routing::{MethodRouter, any, get};
 use cluster::Health;
 use http_server::{ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
+use picker::{DEBUG_PATH, DebugEndpoints};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -37,16 +41,26 @@ pub(crate) struct MonitoredController {
     pub health: Arc<Health>,
 }
 
+/// What is served of a gateway.
+#[derive(Clone)]
+pub(crate) struct GatewayPages {
+    /// Renders its metrics.
+    pub render_metrics: RenderMetrics,
+    /// Its debug endpoints.
+    pub debug: Arc<DebugEndpoints>,
+}
+
 /// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled. The metrics are those of the
-/// controllers and `further_metrics`.
+/// controllers and the gateway, whose debug endpoints are served as well.
 pub(crate) async fn serve(
     listener: TcpListener,
     controllers: Vec<MonitoredController>,
-    further_metrics: Vec<RenderMetrics>,
+    gateway: Option<GatewayPages>,
     stop: CancellationToken,
 ) {
     let of_controllers = controllers.iter().map(|controller| Arc::clone(&controller.render_metrics));
-    let metrics: Vec<RenderMetrics> = of_controllers.chain(further_metrics).collect();
+    let of_gateway = gateway.iter().map(|gateway| Arc::clone(&gateway.render_metrics));
+    let metrics: Vec<RenderMetrics> = of_controllers.chain(of_gateway).collect();
     let controllers: Arc<[MonitoredController]> = controllers.into();
     let [live, ready] = [(); 2].map(|()| Arc::clone(&controllers));
     let scrape = move || {
@@ -57,12 +71,24 @@ pub(crate) async fn serve(
     let readyz = move || async move { probe_response(&ready, Health::check_readiness) };
     let router = Router::new().route("/metrics", get(scrape)).route("/livez", get(livez)).route("/readyz", get(readyz));
     let connection = |stream: TcpStream| {
-        let service = TowerToHyperService::new(router.clone());
+        let debug = gateway.as_ref().map(|gateway| Arc::clone(&gateway.debug));
+        let router = match (debug, stream.peer_addr()) {
+            (Some(debug), Ok(client)) => {
+                router.clone().route(&format!("{DEBUG_PATH}{{*path}}"), debug_route(debug, client))
+            }
+            _ => router.clone(),
+        };
+        let service = TowerToHyperService::new(router);
         http_server::serve_connection(stream, service, ConnectionLimits::default(), stop.clone())
     };
     let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::CloseOldest, &stop, connection).await;
     drop(listener);
     connections.drain(DRAIN_TIMEOUT).await;
+}
+
+/// Returns the route of the debug endpoints for the connection of `client`.
+fn debug_route(debug: Arc<DebugEndpoints>, client: SocketAddr) -> MethodRouter {
+    any(move |request: Request| async move { debug.respond(request, client).await.map(Body::new) })
 }
 
 /// Runs a controller until `shutdown`, and serves its metrics and probes until it has stopped.
@@ -77,7 +103,7 @@ pub(crate) async fn run_monitored(
 ) -> Result<()> {
     tracing::info!(address = %listener.local_addr()?, "serving metrics");
     // In its own task, so that probes get a response while the controller computes.
-    let serve = async |stop| tokio::spawn(serve(listener, vec![controller], Vec::new(), stop)).await.context("metrics");
+    let serve = async |stop| tokio::spawn(serve(listener, vec![controller], None, stop)).await.context("metrics");
     run_while_serving(shutdown, run_controller, serve).await
 }
 
@@ -195,7 +221,7 @@ mod tests {
             render_metrics: Arc::new(move || format!("# TYPE {name} counter\n{name}_total 1\n# EOF\n")),
             health: Arc::clone(health),
         });
-        tokio::spawn(serve(listener, controllers.into(), Vec::new(), CancellationToken::new()));
+        tokio::spawn(serve(listener, controllers.into(), None, CancellationToken::new()));
         address
     }
 

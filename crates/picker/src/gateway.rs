@@ -34,6 +34,7 @@ pub use options::GatewayOptions;
 use crate::{openai_error::OpenAiError, scheduler::Scheduler, serving_certificate::ServingCertificate};
 use proxy::Proxy;
 use response_body::ResponseBody;
+pub(crate) use route::{Route, match_path};
 
 /// Maximum number of client connections.
 const MAX_CONNECTIONS: usize = 16_384;

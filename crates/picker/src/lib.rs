@@ -23,7 +23,8 @@
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
 //! 5. `openai_error`: errors for clients, the same for both frontends.
 //! 6. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
-//! 7. Shells: `watch`; `metrics_server`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`.
+//! 7. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
+//!    decisions as `request_trace`; `metrics_server`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 
@@ -38,6 +39,7 @@ mod concurrency_limit;
 mod config;
 mod control_fields;
 mod control_headers;
+mod debug;
 mod demand;
 mod endpoint;
 mod endpoint_facts;
@@ -74,6 +76,7 @@ mod queue_limits;
 mod request;
 mod request_path;
 mod request_queue;
+mod request_trace;
 mod routing_error;
 mod scheduler;
 mod scheduling_request;
@@ -90,6 +93,7 @@ pub use admission::{AdmissionError, AdmittedRequest, ParsedBody};
 pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use control_fields::ControlFields;
+pub use debug::{DEBUG_PATH, DebugEndpoints};
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, watch_inference_pool};
 pub use endpoint_state::{EndpointState, InFlight};
@@ -103,6 +107,7 @@ pub use objective::DEFAULT_OBJECTIVE_WINDOW;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};
+pub use request_trace::{RequestTrace, TraceCost, TraceEndpoint, TraceExclusion, TraceOutcome, TraceTarget};
 pub use scheduler::Scheduler;
 pub use scrape::BUSY_SCRAPE_INTERVAL;
 pub use serving_certificate::{CertificateError, ServingCertificate};

@@ -1,4 +1,4 @@
-//! HTTP server for the metrics endpoint.
+//! HTTP server for the metrics endpoint and the debug endpoints.
 
 use std::{convert::Infallible, io, sync::Arc};
 
@@ -10,7 +10,10 @@ use hyper::{body::Incoming, service::service_fn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::scheduler::Scheduler;
+use crate::{
+    debug::{DEBUG_PATH, DebugEndpoints},
+    scheduler::Scheduler,
+};
 
 /// Content type of the OpenMetrics text format.
 const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -18,7 +21,7 @@ const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1
 /// Maximum number of connections. A further client replaces the oldest connection.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Serves the metrics of `scheduler` at `GET /metrics` on `listener` until `shutdown`.
+/// Serves the metrics of `scheduler` at `GET /metrics`, and the [debug endpoints](DebugEndpoints) on `listener` until `shutdown`.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
@@ -27,11 +30,21 @@ pub async fn serve_metrics(
     scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
+    let debug = Arc::new(DebugEndpoints::new(Arc::clone(&scheduler)));
     let connection = |stream: TcpStream| {
-        let scheduler = Arc::clone(&scheduler);
-        let service = service_fn(move |request| {
-            let response = handle_request(&request, &scheduler);
-            async { Ok::<_, Infallible>(response) }
+        let (scheduler, debug) = (Arc::clone(&scheduler), Arc::clone(&debug));
+        let client = stream.peer_addr();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (scheduler, debug) = (Arc::clone(&scheduler), Arc::clone(&debug));
+            let client = client.as_ref().ok().copied();
+            async move {
+                Ok::<_, Infallible>(match client {
+                    Some(client) if request.uri().path().starts_with(DEBUG_PATH) => {
+                        debug.respond(request, client).await
+                    }
+                    _ => metrics_response(&request, &scheduler),
+                })
+            }
         });
         http_server::serve_connection(stream, service, ConnectionLimits::default(), shutdown.clone())
     };
@@ -40,9 +53,9 @@ pub async fn serve_metrics(
     Ok(())
 }
 
-fn handle_request(request: &Request<Incoming>, scheduler: &Scheduler) -> Response<Full<Bytes>> {
+fn metrics_response(request: &Request<Incoming>, scheduler: &Scheduler) -> Response<Full<Bytes>> {
     if request.uri().path() != "/metrics" {
-        let mut not_found = Response::new(Full::from("not found: the only path is /metrics\n"));
+        let mut not_found = Response::new(Full::from("not found: the metrics are at /metrics\n"));
         *not_found.status_mut() = StatusCode::NOT_FOUND;
         return not_found;
     }

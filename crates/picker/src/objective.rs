@@ -238,6 +238,11 @@ impl PoolObjectives {
         let worst = || self.windows.values().map(|window| window.trend(now)).max().unwrap_or(Trend::Met);
         self.noncritical.update(now, self.step_interval, worst)
     }
+
+    /// Returns what [`Self::share`] returned last, and changes nothing.
+    pub(crate) fn current_share(&self, priority: i32) -> f64 {
+        if priority >= CRITICAL || self.is_empty() { 1.0 } else { self.noncritical.share() }
+    }
 }
 
 // === impl NoncriticalAdmission ===

@@ -69,6 +69,11 @@ impl OpenAiError {
         )
     }
 
+    /// Returns the error for a client that may not use an endpoint.
+    pub(crate) fn forbidden(message: &'static str) -> Self {
+        Self { code: Some("forbidden"), ..Self::new(StatusCode::FORBIDDEN, message) }
+    }
+
     /// Returns the error for a request without a valid API key.
     pub(crate) fn invalid_api_key() -> Self {
         let message = "The API key is missing or not valid. Set the header `Authorization: Bearer KEY`.";

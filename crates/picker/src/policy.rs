@@ -10,7 +10,7 @@ use crate::{
     endpoint_facts::EndpointFacts,
     filter::{Filter, Role},
     prefix_index::{PrefixConfig, PrefixIndex},
-    profile::{Picker, Profile},
+    profile::{Picker, Profile, Rating},
     request::{RequestInfo, estimate_tokens},
     scheduling_request::SchedulingRequest,
     score::{cost, state::SchedulerState},
@@ -72,6 +72,14 @@ pub(crate) enum Decider {
         /// Minimum number of tokens of the prompt.
         prompt: usize,
     },
+}
+
+/// Candidates that a request is sent to.
+pub(crate) struct Selected<'a> {
+    /// The selected candidate, then those that a proxy may try if it fails; at least one.
+    pub(crate) endpoints: Vec<&'a Candidate<'a>>,
+    /// Candidate that computes the prompt first, if any.
+    pub(crate) prefiller: Option<&'a Candidate<'a>>,
 }
 
 /// Endpoints that a request is sent to.
@@ -144,27 +152,7 @@ impl SchedulingPolicy {
         state: &mut SchedulerState,
         rng: &mut Rng,
     ) -> Option<SchedulingResult> {
-        let serving = candidates.iter().filter(|candidate| candidate.facts.serves_requests).collect();
-        let (endpoints, prefiller) = match &self.profile_handler {
-            ProfileHandler::Single(profile) => (profile.pick(request, serving, state, rng), None),
-            ProfileHandler::PrefillDecode { prefill, decode, decider } => {
-                let endpoints = decode.pick(request, serving, state, rng);
-                let decoder = *endpoints.first()?;
-                let uncached_bytes = request.prompt_bytes.saturating_sub(self.cached_bytes(decoder));
-                let prefillers = match decider.needs_prefill(request.prompt_bytes, uncached_bytes) {
-                    true => {
-                        let prefillers = candidates.iter().filter(|candidate| candidate.facts.computes_prompts);
-                        prefill.pick(request, prefillers.collect(), state, rng)
-                    }
-                    false => Vec::new(),
-                };
-                // A decode endpoint can process a whole request, so a missing prefill endpoint is not an error.
-                let is_usable = |prefiller: &&Candidate| {
-                    !prefiller.is_unreachable && prefiller.endpoint.address != decoder.endpoint.address
-                };
-                (endpoints, prefillers.first().copied().filter(is_usable))
-            }
-        };
+        let Selected { endpoints, prefiller } = self.select(request, candidates, state, rng)?;
         let candidate = *endpoints.first()?;
         let selected = candidate.endpoint.address;
         let adapter_slots = candidate.adapter_slots();
@@ -187,6 +175,57 @@ impl SchedulingPolicy {
             prefill_endpoint,
             cached_bytes,
         })
+    }
+
+    /// Selects endpoints among `candidates`. Returns `None` if no candidate is eligible.
+    pub(crate) fn select<'a>(
+        &self,
+        request: &SchedulingRequest<'_>,
+        candidates: &'a [Candidate<'a>],
+        state: &SchedulerState,
+        rng: &mut Rng,
+    ) -> Option<Selected<'a>> {
+        let serving = candidates.iter().filter(|candidate| candidate.facts.serves_requests).collect();
+        let (endpoints, prefiller) = match &self.profile_handler {
+            ProfileHandler::Single(profile) => (profile.pick(request, serving, state, rng), None),
+            ProfileHandler::PrefillDecode { prefill, decode, decider } => {
+                let endpoints = decode.pick(request, serving, state, rng);
+                let decoder = *endpoints.first()?;
+                let uncached_bytes = request.prompt_bytes.saturating_sub(self.cached_bytes(decoder));
+                let prefillers = match decider.needs_prefill(request.prompt_bytes, uncached_bytes) {
+                    true => {
+                        let prefillers = candidates.iter().filter(|candidate| candidate.facts.computes_prompts);
+                        prefill.pick(request, prefillers.collect(), state, rng)
+                    }
+                    false => Vec::new(),
+                };
+                // A decode endpoint can process a whole request, so a missing prefill endpoint is not an error.
+                let is_usable = |prefiller: &&Candidate| {
+                    !prefiller.is_unreachable && prefiller.endpoint.address != decoder.endpoint.address
+                };
+                (endpoints, prefillers.first().copied().filter(is_usable))
+            }
+        };
+        endpoints.first()?;
+        Some(Selected { endpoints, prefiller })
+    }
+
+    /// Returns how the endpoints that may serve `request` are rated, in no particular order.
+    pub(crate) fn ratings<'a>(
+        &self,
+        request: &SchedulingRequest<'_>,
+        candidates: &'a [Candidate<'a>],
+        state: &SchedulerState,
+    ) -> Vec<(&'a Candidate<'a>, Rating)> {
+        let serving = candidates.iter().filter(|candidate| candidate.facts.serves_requests).collect();
+        self.serving_profile().ratings(request, serving, state)
+    }
+
+    /// Returns the profile that selects the endpoint that serves a request.
+    fn serving_profile(&self) -> &Profile {
+        match &self.profile_handler {
+            ProfileHandler::Single(profile) | ProfileHandler::PrefillDecode { decode: profile, .. } => profile,
+        }
     }
 
     fn cached_bytes(&self, candidate: &Candidate<'_>) -> usize {

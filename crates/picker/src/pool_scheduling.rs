@@ -1,7 +1,7 @@
 //! Scheduling of one pool: its policy, and what earlier decisions left behind.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -16,6 +16,7 @@ use crate::{
     endpoint_state::{InFlight, RequestTokens},
     policy::{self, SchedulingPolicy, SchedulingResult},
     prefix_index::PrefixIndex,
+    profile::Rating,
     request::estimate_tokens,
     scheduling_request::SchedulingRequest,
     score::state::SchedulerState,
@@ -40,6 +41,17 @@ pub(crate) struct RequestInFlight {
     pub(crate) request: InFlight,
     /// On the endpoint that computes the prompt, if that is another one, until the response starts.
     pub(crate) prefill: Option<InFlight>,
+}
+
+/// How the endpoints of a pool are rated for a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SchedulingPreview {
+    /// Ratings of the endpoints that may serve the request.
+    pub(crate) ratings: BTreeMap<SocketAddr, Rating>,
+    /// The endpoint that would be selected, if any.
+    pub(crate) selected: Option<SocketAddr>,
+    /// The endpoint that would compute the prompt first, if any.
+    pub(crate) prefiller: Option<SocketAddr>,
 }
 
 // === impl PoolScheduling ===
@@ -91,6 +103,32 @@ impl PoolScheduling {
         let tokens = RequestTokens { total: request.max_tokens, uncached, output: request.output_tokens };
         let request = result.endpoint.state.begin_request(tokens);
         Some((result, RequestInFlight { request, prefill }))
+    }
+
+    /// Returns how the endpoints are rated for a request and which ones [`Self::schedule`] would select, and changes nothing.
+    pub(crate) fn preview<'a>(
+        &self,
+        request: &SchedulingRequest<'_>,
+        endpoints: impl Iterator<Item = (&'a Arc<Endpoint>, &'a EndpointFacts)>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> SchedulingPreview {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut candidates: Vec<Candidate> =
+            endpoints.map(|(endpoint, facts)| Candidate::new(endpoint, facts, now)).collect();
+        request.find_cached_blocks(&self.prefix_index, &mut candidates);
+        let selected = self.policy.select(request, &candidates, &state, rng);
+        let address = |candidate: &Candidate<'_>| candidate.endpoint.address;
+        SchedulingPreview {
+            ratings: self
+                .policy
+                .ratings(request, &candidates, &state)
+                .into_iter()
+                .map(|(candidate, rating)| (address(candidate), rating))
+                .collect(),
+            selected: selected.as_ref().and_then(|selected| selected.endpoints.first().copied().map(address)),
+            prefiller: selected.and_then(|selected| selected.prefiller.map(address)),
+        }
     }
 
     /// Records that an endpoint other than the selected one served a request and caches its prompt.

@@ -9,7 +9,12 @@ use crate::{
     endpoint::Endpoint,
     filter::{Filter, Labels},
     scheduling_request::SchedulingRequest,
-    score::{Scorer, cost, least_loaded, state::SchedulerState},
+    score::{
+        Scorer,
+        cost::{self, Cost},
+        least_loaded,
+        state::SchedulerState,
+    },
 };
 
 /// Scores that differ by at most this fraction of the total weight count as equal. Metrics are slightly outdated: without
@@ -42,6 +47,40 @@ pub(crate) enum Picker {
     WeightedRandom,
 }
 
+/// Why an endpoint is selected only if all candidates have this disadvantage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disadvantage {
+    /// The last scrape could not connect to the endpoint. It has no queue and would be rated best.
+    Unreachable,
+    /// The endpoint is intended for prompts of another size.
+    OtherPromptSize,
+}
+
+/// How a profile rates an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Rating {
+    /// Cost in tokens; the lowest one is selected.
+    Cost(Cost),
+    /// Weighted sum of the scores; the highest one is selected, unless the picker draws.
+    Score(f64),
+    /// Another endpoint without this disadvantage is selected.
+    Disadvantage(Disadvantage),
+}
+
+// === impl Disadvantage ===
+
+impl Disadvantage {
+    /// All disadvantages, the most important first.
+    const ALL: [Self; 2] = [Self::Unreachable, Self::OtherPromptSize];
+
+    fn applies(self, request: &SchedulingRequest<'_>, candidate: &Candidate<'_>) -> bool {
+        match self {
+            Self::Unreachable => candidate.is_unreachable,
+            Self::OtherPromptSize => !candidate.endpoint.prompt_tokens.contains(request.prompt_tokens()),
+        }
+    }
+}
+
 // === impl Profile ===
 
 impl Profile {
@@ -58,7 +97,7 @@ impl Profile {
         state: &SchedulerState,
         rng: &mut Rng,
     ) -> Vec<&'a Candidate<'a>> {
-        retain_preferred(request, &mut candidates);
+        drop(remove_disadvantaged(request, &mut candidates));
         if self.picker == Picker::LeastCost {
             return cost::least_cost(request, &candidates, state, rng).into_iter().collect();
         }
@@ -71,6 +110,26 @@ impl Profile {
             Picker::WeightedRandom => pick_weighted_random(&mut scored, rng),
         }
         scored.into_iter().take(self.max_endpoints.max(1)).map(|(candidate, _)| candidate).collect()
+    }
+
+    /// Returns how [`Self::pick`] rates `candidates`, in no particular order.
+    pub(crate) fn ratings<'a>(
+        &self,
+        request: &SchedulingRequest<'_>,
+        mut candidates: Vec<&'a Candidate<'a>>,
+        state: &SchedulerState,
+    ) -> Vec<(&'a Candidate<'a>, Rating)> {
+        let removed = remove_disadvantaged(request, &mut candidates);
+        let removed = removed.into_iter().map(|(candidate, reason)| (candidate, Rating::Disadvantage(reason)));
+        let ratings: Vec<Rating> = match self.picker {
+            Picker::LeastCost => {
+                candidates.iter().map(|candidate| Rating::Cost(Cost::new(request, candidate, state))).collect()
+            }
+            Picker::MaxScore | Picker::Random | Picker::WeightedRandom => {
+                self.total_scores(request, &candidates, state).into_iter().map(Rating::Score).collect()
+            }
+        };
+        candidates.into_iter().zip(ratings).chain(removed).collect()
     }
 
     /// Returns whether an endpoint with these labels passes all filters.
@@ -93,17 +152,24 @@ impl Profile {
     }
 }
 
-/// Retains the candidates that may serve the request best. An unreachable endpoint has no queue and would score best, so it is
-/// retained only if all endpoints are unreachable. Endpoints that are intended for prompts of another size are retained only if
-/// none is intended for this size.
-fn retain_preferred(request: &SchedulingRequest<'_>, candidates: &mut Vec<&Candidate<'_>>) {
-    if candidates.iter().any(|candidate| !candidate.is_unreachable) {
-        candidates.retain(|candidate| !candidate.is_unreachable);
+/// Removes and returns the candidates with a disadvantage that others do not have.
+fn remove_disadvantaged<'a>(
+    request: &SchedulingRequest<'_>,
+    candidates: &mut Vec<&'a Candidate<'a>>,
+) -> Vec<(&'a Candidate<'a>, Disadvantage)> {
+    let mut removed = Vec::new();
+    for reason in Disadvantage::ALL {
+        if candidates.iter().any(|candidate| !reason.applies(request, candidate)) {
+            candidates.retain(|candidate| {
+                let applies = reason.applies(request, candidate);
+                if applies {
+                    removed.push((*candidate, reason));
+                }
+                !applies
+            });
+        }
     }
-    let matches_prompt = |candidate: &&Candidate| candidate.endpoint.prompt_tokens.contains(request.prompt_tokens());
-    if candidates.iter().any(matches_prompt) {
-        candidates.retain(matches_prompt);
-    }
+    removed
 }
 
 /// Sorts by score, then by the tokens in flight. Among the scores within `tolerance` of the highest, the less loaded of two

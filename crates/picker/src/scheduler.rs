@@ -4,6 +4,7 @@ mod admission_request;
 #[cfg(test)]
 mod change_simulation;
 mod current_snapshot;
+mod eligibility;
 mod interruptions;
 mod measurement;
 mod model_route;
@@ -20,6 +21,7 @@ mod selection;
 mod test_request;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::{
     collections::HashSet,
@@ -52,11 +54,12 @@ use crate::{
     snapshot::{Pool, Snapshot},
 };
 use current_snapshot::CurrentSnapshot;
+use eligibility::Eligibility;
 use interruptions::Interruptions;
 use measurement::Measurement;
 use model_route::ModelRoute;
 use pool_queues::PoolQueues;
-use selection::{Eligibility, Unavailable};
+use selection::Unavailable;
 
 pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
 pub(crate) use permit::Permit;
@@ -406,6 +409,11 @@ impl Scheduler {
     /// since the last snapshot serves requests, and one object may cause an outage of all replicas.
     pub fn readiness_failures(&self) -> Vec<String> {
         self.incomplete.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Returns a copy of the generator from which the next requests derive theirs.
+    pub(crate) fn next_rngs(&self) -> Rng {
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns a random number generator for one request, derived from the seed.

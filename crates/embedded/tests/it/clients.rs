@@ -34,7 +34,7 @@ async fn run_client(name: &str, command: &mut Command) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let credentials = Credentials::generate().unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    write_kubeconfig(&path, &kubeconfig(&credentials, &url)).unwrap();
+    write_kubeconfig(&path, &kubeconfig(&credentials, &url, &[])).unwrap();
     let stop = CancellationToken::new();
     let server_task = tokio::spawn({
         let (server, stop) = (crate::server(), stop.clone());

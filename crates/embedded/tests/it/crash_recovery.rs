@@ -153,7 +153,7 @@ fn files_are_private() {
 
     // Reopening returns the same credentials, unless other users can read the file.
     let url = "https://127.0.0.1:6443";
-    let text = |credentials| embedded::kubeconfig(credentials, url);
+    let text = |credentials| embedded::kubeconfig(credentials, url, &[]);
     assert_eq!(text(&opened.1.credentials().unwrap()), text(&first));
     std::fs::set_permissions(directory.join("credentials.json"), std::fs::Permissions::from_mode(0o640)).unwrap();
     let error = opened.1.credentials().err().unwrap().to_string();

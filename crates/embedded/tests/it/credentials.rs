@@ -32,7 +32,7 @@ impl TestServer {
         let credentials = Credentials::generate().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let kubeconfig = kubeconfig(&credentials, &format!("https://{address}"));
+        let kubeconfig = kubeconfig(&credentials, &format!("https://{address}"), &[]);
         let stop = CancellationToken::new();
         let task = tokio::spawn({
             let (server, stop) = (crate::server(), stop.clone());

@@ -1,5 +1,7 @@
 //! `ostler gateway`: runs the built-in gateway against a Kubernetes cluster.
 
+mod trace;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,19 +19,39 @@ use super::time_limit::TimeLimit;
 use crate::background_tasks::BackgroundTasks;
 use crate::connect::{self, ConnectArgs};
 use crate::exit::Exit;
+use crate::gateway_debug::DEFAULT_METRICS_ADDRESS;
 use crate::listener;
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
 
+/// Run the gateway against a Kubernetes cluster
+///
+/// Serves the OpenAI API for the models of all pools.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct GatewayArgs {
+    #[command(subcommand)]
+    command: Option<GatewayCommand>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum GatewayCommand {
+    Trace(trace::TraceArgs),
+}
+
+#[derive(clap::Args)]
+struct ServerArgs {
     #[command(flatten)]
     connect: ConnectArgs,
     /// Listen on this address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// Serve metrics on this address
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9466")]
+    ///
+    /// `ostler gateway trace` and `ostler explain` read from it, but only on the loopback interface of the gateway.
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_METRICS_ADDRESS)]
     metrics: SocketAddr,
     /// Complete requests for at most this long after SIGTERM; 0 means no limit
     ///
@@ -79,6 +101,13 @@ pub(crate) struct GatewayArgs {
 }
 
 impl GatewayArgs {
+    /// Returns whether the command runs the gateway, instead of querying one.
+    pub(crate) fn runs_gateway(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
+impl ServerArgs {
     fn certificate(&self) -> Result<Option<Arc<ServingCertificate>>> {
         let Some(directory) = &self.cert_path else { return Ok(None) };
         let certificate = ServingCertificate::from_directory(directory).map_err(|error| {
@@ -120,6 +149,13 @@ fn spawn_reload(
 }
 
 pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
+    match args.command {
+        Some(GatewayCommand::Trace(trace)) => trace::run(trace).await,
+        None => run_gateway(args.server).await,
+    }
+}
+
+async fn run_gateway(args: ServerArgs) -> Result<Exit> {
     let (certificate, api_keys) = (args.certificate()?, args.api_keys()?);
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;

@@ -65,8 +65,7 @@ pub(crate) enum Command {
     Operator(operator::OperatorArgs),
     /// Run the controller of dual pods: put idle engines to sleep and wake them for other Pods
     Actuation(actuation::ActuationArgs),
-    /// Run the gateway against a Kubernetes cluster
-    Gateway(gateway::GatewayArgs),
+    Gateway(Box<gateway::GatewayArgs>),
     /// Run the endpoint picker of an InferencePool (ext_proc server)
     Picker(Box<picker::PickerArgs>),
     /// Run a simulated OpenAI-compatible engine
@@ -82,6 +81,7 @@ impl Command {
     pub(crate) fn default_log_filter(&self) -> &'static str {
         match self {
             Command::Picker(args) => args.default_log_filter(),
+            Command::Gateway(args) if !args.runs_gateway() => logging::WARN,
             Command::Operator(_)
             | Command::Actuation(_)
             | Command::Gateway(_)
@@ -112,7 +112,7 @@ pub(crate) async fn run(command: Command) -> Result<Exit> {
         Command::Catalog(args) => catalog::run(args),
         Command::Operator(args) => operator::run(args).await,
         Command::Actuation(args) => actuation::run(args).await,
-        Command::Gateway(args) => gateway::run(args).await,
+        Command::Gateway(args) => gateway::run(*args).await,
         Command::Picker(args) => picker::run(*args).await,
         Command::Engine(args) => engine::run(args).await,
         Command::Requester(args) => requester::run(args).await,

@@ -9,6 +9,7 @@ pub(crate) mod nodes;
 pub(crate) mod plan;
 pub(crate) mod plan_diff;
 mod ready_message;
+pub(crate) mod request_trace;
 pub(crate) mod rollout;
 pub(crate) mod service_table;
 pub(crate) mod settings;

@@ -27,7 +27,7 @@ const INFERENCE_PATHS: &[&str] = &[
 
 /// Route of a request path.
 #[derive(Debug, PartialEq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     /// Liveness probe.
     Liveness,
     /// Health check.
@@ -51,7 +51,7 @@ pub(super) enum Route {
 
 /// The pools that a request addresses.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Destination {
+pub(crate) enum Destination {
     /// All pools.
     AnyPool,
     /// The pool in the path.
@@ -62,7 +62,7 @@ pub(super) enum Destination {
 
 /// Returns the route of a path. A rule that `find_rule` returns for the normalized path decides which pools may serve the request.
 /// Without one, `/v1/…` searches all pools, and `/NAMESPACE/POOL/v1/…` addresses one pool. Probes match no rule.
-pub(super) fn match_path(path: &str, find_rule: impl FnOnce(&str) -> Option<MatchedRule>) -> Route {
+pub(crate) fn match_path(path: &str, find_rule: impl FnOnce(&str) -> Option<MatchedRule>) -> Route {
     let Some(path) = normalize(path) else { return Route::NotFound };
     match &*path {
         "/livez" => return Route::Liveness,
@@ -102,7 +102,7 @@ impl Destination {
     ///
     /// # Errors
     /// [`RoutingError::UnresolvedBackend`].
-    pub(super) fn draw_pool(&self, rng: impl FnOnce() -> Rng) -> Result<Option<NamespacedName>, RoutingError> {
+    pub(crate) fn draw_pool(&self, rng: impl FnOnce() -> Rng) -> Result<Option<NamespacedName>, RoutingError> {
         match self {
             Self::AnyPool => Ok(None),
             Self::Pool(pool) => Ok(Some(pool.clone())),
@@ -114,7 +114,7 @@ impl Destination {
     }
 
     /// Returns the pools whose models are listed: one entry for each pool, or `None` for all of them.
-    pub(super) fn pools(&self) -> Vec<Option<&NamespacedName>> {
+    pub(crate) fn pools(&self) -> Vec<Option<&NamespacedName>> {
         match self {
             Self::AnyPool => vec![None],
             Self::Pool(pool) => vec![Some(pool)],
@@ -123,7 +123,7 @@ impl Destination {
     }
 
     /// Returns how long a request may take.
-    pub(super) fn timeout(&self) -> Option<Duration> {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
         match self {
             Self::Rule(rule) => rule.timeout(),
             Self::AnyPool | Self::Pool(_) => None,

@@ -16,7 +16,7 @@ use crate::{
     scheduling_request::SchedulingRequest,
     served_models::ModelHashes,
     snapshot::{Pool, Snapshot},
-    use_case::NONCRITICAL,
+    use_case::{NONCRITICAL, UseCase},
 };
 
 /// Pool and target model of a request, and what selecting an endpoint needs of the request.
@@ -86,6 +86,11 @@ impl ModelRoute {
     /// Returns the latencies of the use case, if there is one with an objective.
     pub(super) fn objective_window(&self) -> Option<&Arc<ObjectiveWindow>> {
         self.pool.objectives.window(&self.flow).filter(|_| self.is_declared)
+    }
+
+    /// Returns the use case of the request, if one states priority and flow.
+    pub(super) fn use_case(&self) -> Option<&UseCase> {
+        self.pool.use_cases.get(&self.flow).filter(|_| self.is_declared)
     }
 
     /// Returns what the policy of the pool reads of the request.

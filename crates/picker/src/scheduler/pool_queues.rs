@@ -17,10 +17,8 @@ use tokio::{
 };
 
 use super::{
-    current_snapshot::CurrentSnapshot,
-    model_route::ModelRoute,
-    permit::Permit,
-    selection::{Eligibility, Selection},
+    current_snapshot::CurrentSnapshot, eligibility::Eligibility, model_route::ModelRoute, permit::Permit,
+    selection::Selection,
 };
 use crate::{
     endpoint_state::CapacityListener,

@@ -1,15 +1,13 @@
 //! Selects the endpoints of a request among those of its pool.
 
-use std::net::SocketAddr;
-
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::model_route::ModelRoute;
-use crate::{
-    endpoint::Endpoint, endpoint_facts::EndpointFacts, endpoint_subset::EndpointSubset, policy::SchedulingResult,
-    pool_scheduling::RequestInFlight, snapshot::Pool,
+use super::{
+    eligibility::{Eligibility, EligibilityCheck, Tier},
+    model_route::ModelRoute,
 };
+use crate::{policy::SchedulingResult, pool_scheduling::RequestInFlight, snapshot::Pool};
 
 /// The selected endpoints of a request.
 #[derive(Debug)]
@@ -24,17 +22,6 @@ pub(crate) struct Selection {
     failed_count: usize,
     /// Counts the request as in flight.
     pub(super) in_flight: RequestInFlight,
-}
-
-/// Which endpoints may be selected.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Eligibility<'a> {
-    /// Endpoints that failed before.
-    pub(super) failed: &'a [SocketAddr],
-    /// Endpoints that the proxy allows; `None` allows all.
-    pub(super) subset: Option<&'a EndpointSubset>,
-    /// Whether the request may wait in an engine.
-    pub(super) allows_saturated: bool,
 }
 
 /// Why no endpoint is selected.
@@ -62,38 +49,24 @@ impl Selection {
         let Eligibility { failed, subset, allows_saturated } = eligibility;
         let (request, now) = (route.scheduling_request(), Instant::now());
         let share = pool.objectives.share(route.priority, now);
-        // If all endpoints failed or do not serve the model, the response of one of them decides.
-        let tiers: [&dyn Fn(&Endpoint) -> bool; 3] = [
-            &|endpoint| route.may_be_sent_to(endpoint, now),
-            &|endpoint| route.may_be_served_by(endpoint, now),
-            &|_| true,
-        ];
-        let select = |is_in_tier: &dyn Fn(&Endpoint) -> bool| {
+        let check = EligibilityCheck { route, share, allows_saturated, now };
+        let select = |tier| {
             let candidates = || {
                 let mut next = 0;
                 pool.endpoints_with_facts().filter(move |(endpoint, _)| {
                     !failed.contains(&endpoint.address)
                         && subset.is_none_or(|subset| subset.contains(endpoint.address, &mut next))
-                        && !endpoint.state.health.is_asleep(now)
-                        && is_in_tier(endpoint)
+                        && check.exclusion(tier, endpoint).is_none()
                 })
             };
-            // The prompts wait in busy prefillers, otherwise the decoders would compute them.
-            let is_free = |endpoint: &Endpoint, facts: &EndpointFacts| {
-                let is_busy = || match share < 1.0 {
-                    true => endpoint.state.exceeds_share(share),
-                    false => endpoint.state.is_saturated(),
-                };
-                allows_saturated || !facts.serves_requests || !is_busy()
-            };
-            let free = candidates().filter(|(endpoint, facts)| is_free(endpoint, facts));
+            let free = candidates().filter(|(endpoint, facts)| check.is_free(endpoint, facts));
             match pool.scheduling.schedule(&request, free, now, rng) {
                 Some(scheduled) => Some(Ok(scheduled)),
                 None if allows_saturated => None,
                 None => candidates().any(|(_, facts)| facts.serves_requests).then_some(Err(Unavailable::Saturated)),
             }
         };
-        let (result, in_flight) = tiers.into_iter().find_map(select).unwrap_or(Err(Unavailable::NoEndpoint))?;
+        let (result, in_flight) = Tier::ALL.into_iter().find_map(select).unwrap_or(Err(Unavailable::NoEndpoint))?;
         for endpoint in std::iter::once(&result.endpoint).chain(&result.prefill_endpoint) {
             endpoint.state.health.record_request(now);
         }

@@ -35,10 +35,27 @@ const ADAPTER_WAIT_PENALTY: f64 = 4_096.0;
 /// Cost of a token of the prompt that is not cached. The engine computes it, and in a full cache it replaces another one, which is
 /// computed again when it is used next. Without this part, engines with a short queue would copy the prefixes of busy ones until
 /// none of the caches holds its prefixes long enough.
-const UNCACHED_TOKEN_COST: f64 = 2.0;
+const UNCACHED_TOKEN_COST: u64 = 2;
 
 /// Costs that differ by less are equal: the prefix index is not more precise.
 const TOLERANCE: f64 = 64.0;
+
+/// The parts of the cost of a request on an endpoint, in tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Cost {
+    /// Tokens that the engine has yet to compute for requests of this process.
+    pub(crate) in_flight: u64,
+    /// Twice the tokens of the prompt that the engine has not cached.
+    pub(crate) uncached_prompt: u64,
+    /// Estimated tokens of the requests of other clients that wait in the engine.
+    pub(crate) other_waiting: f64,
+    /// Estimated tokens of the requests of other clients that the engine runs.
+    pub(crate) other_running: f64,
+    /// Penalty for a KV cache that is nearly full.
+    pub(crate) kv_cache_penalty: f64,
+    /// Penalty for an adapter that is not loaded.
+    pub(crate) adapter_penalty: f64,
+}
 
 /// Returns the candidate with the lowest cost, or `None` if there are none. Of those with nearly the lowest cost, two are drawn,
 /// and the one with fewer requests in flight is returned. Several pickers with the same metrics therefore do not all select the
@@ -50,7 +67,7 @@ pub(crate) fn least_cost<'a>(
     rng: &mut Rng,
 ) -> Option<&'a Candidate<'a>> {
     let mut costs: Vec<(f64, &Candidate)> =
-        candidates.iter().map(|candidate| (cost(request, candidate, state), *candidate)).collect();
+        candidates.iter().map(|candidate| (Cost::new(request, candidate, state).total(), *candidate)).collect();
     let lowest = costs.iter().map(|(cost, _)| *cost).min_by(f64::total_cmp)?;
     costs.retain(|(cost, _)| *cost < lowest + TOLERANCE);
     costs.sort_by(|(left_cost, left), (right_cost, right)| {
@@ -63,27 +80,46 @@ pub(crate) fn least_cost<'a>(
     [draw(), draw()].into_iter().flatten().min_by_key(|candidate| (candidate.requests, last_placement(candidate)))
 }
 
-/// Returns the estimated number of tokens that `candidate` computes before the response to `request` starts.
-fn cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
-    let uncached = request.prompt_tokens().saturating_sub(cached_tokens(candidate));
-    candidate.remaining_tokens as f64 + UNCACHED_TOKEN_COST * uncached as f64 + reported_cost(request, candidate, state)
+// === impl Cost ===
+
+impl Cost {
+    /// Returns the cost of `request` on `candidate`.
+    pub(crate) fn new(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> Self {
+        let uncached = request.prompt_tokens().saturating_sub(cached_tokens(candidate));
+        Self {
+            in_flight: candidate.remaining_tokens,
+            uncached_prompt: UNCACHED_TOKEN_COST.saturating_mul(uncached),
+            ..Self::reported(request, candidate, state)
+        }
+    }
+
+    /// Returns the parts that follow from the metrics of the engine; they decrease with the age of the metrics.
+    fn reported(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> Self {
+        let Some(sample) = &candidate.metrics else { return Self::default() };
+        let (metrics, confidence) = (&*sample.metrics, candidate.confidence());
+        let waiting = sample.other_requests.min(metrics.waiting.unwrap_or(0.0));
+        let running = sample.other_requests - waiting;
+        let used = metrics.kv_cache_usage.unwrap_or(0.0);
+        let kv_cache_excess = ((used - KV_CACHE_LIMIT) / (1.0 - KV_CACHE_LIMIT)).clamp(0.0, 1.0);
+        Self {
+            other_waiting: confidence * waiting * OTHER_WAITING_TOKENS,
+            other_running: confidence * running * OTHER_RUNNING_TOKENS,
+            kv_cache_penalty: confidence * KV_CACHE_PENALTY * kv_cache_excess,
+            adapter_penalty: confidence * adapter_penalty(request.model, metrics, candidate, state),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the estimated number of tokens that the engine computes before the response starts.
+    pub(crate) fn total(self) -> f64 {
+        let Self { in_flight, uncached_prompt, other_waiting, other_running, kv_cache_penalty, adapter_penalty } = self;
+        let reported = other_waiting + other_running + kv_cache_penalty + adapter_penalty;
+        in_flight as f64 + uncached_prompt as f64 + reported
+    }
 }
 
 fn cached_tokens(candidate: &Candidate<'_>) -> u64 {
     estimate_tokens(candidate.cached_blocks(0) * PREFIX_CONFIG.block_size) as u64
-}
-
-/// Returns the part of the cost that follows from the metrics of the engine; it decreases with their age.
-fn reported_cost(request: &SchedulingRequest<'_>, candidate: &Candidate, state: &SchedulerState) -> f64 {
-    let Some(sample) = &candidate.metrics else { return 0.0 };
-    let metrics = &*sample.metrics;
-    let waiting = sample.other_requests.min(metrics.waiting.unwrap_or(0.0));
-    let running = sample.other_requests - waiting;
-    let used = metrics.kv_cache_usage.unwrap_or(0.0);
-    let kv_cache_penalty = KV_CACHE_PENALTY * ((used - KV_CACHE_LIMIT) / (1.0 - KV_CACHE_LIMIT)).clamp(0.0, 1.0);
-    let adapter_penalty = adapter_penalty(request.model, metrics, candidate, state);
-    let cost = waiting * OTHER_WAITING_TOKENS + running * OTHER_RUNNING_TOKENS + kv_cache_penalty + adapter_penalty;
-    candidate.confidence() * cost
 }
 
 fn adapter_penalty(model: &str, metrics: &EngineMetrics, candidate: &Candidate, state: &SchedulerState) -> f64 {
@@ -120,7 +156,7 @@ mod tests {
     fn cost_of(candidate: &Candidate<'_>, cached_blocks: u32) -> f64 {
         let request = SchedulingRequest { prompt_bytes: 4_096, ..SchedulingRequest::new("m") };
         let candidate = Candidate { cached_blocks: [cached_blocks].into(), ..candidate.clone() };
-        cost(&request, &candidate, &SchedulerState::default())
+        Cost::new(&request, &candidate, &SchedulerState::default()).total()
     }
 
     fn metrics(waiting: f64, running: f64, kv_cache_usage: f64) -> EngineMetrics {
@@ -177,7 +213,7 @@ mod tests {
         let candidate = candidate(1, Some((metrics, 0)));
         let mut state = SchedulerState::default();
         state.recent_models.record(candidate.endpoint.address, "m", 2);
-        assert_eq!(cost(&SchedulingRequest::new(model), &candidate, &state), expect);
+        assert_eq!(Cost::new(&SchedulingRequest::new(model), &candidate, &state).adapter_penalty, expect);
     }
 
     #[test]
