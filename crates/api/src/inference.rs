@@ -116,6 +116,17 @@ pub struct QueueLimits {
     pub timeout: Option<Duration>,
 }
 
+impl QueueLimits {
+    /// Default of [`Self::max_requests`].
+    pub const DEFAULT_MAX_REQUESTS: usize = 1_000;
+
+    /// Default of [`Self::max_bytes`] in bytes.
+    pub const DEFAULT_MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+    /// Default of [`Self::timeout`].
+    pub const DEFAULT_TIMEOUT: Duration = Duration(std::time::Duration::from_secs(30));
+}
+
 /// Scaling of a workload between zero and one replica by the requests to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

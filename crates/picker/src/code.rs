@@ -15,6 +15,11 @@ api::codes! {
     PICKER_CONFIG_NOT_FOUND = "PickerConfigNotFound": "The ConfigMap that the annotation `ostler.io/picker-config` of the pool names does not exist, has no label `ostler.io/picker-config=true`, or may not be listed by the gateway.", "Create the ConfigMap in the namespace of the pool, or label it with `kubectl label configmap NAME ostler.io/picker-config=true`.";
     INVALID_PICKER_CONFIG = "InvalidPickerConfig": "The EndpointPickerConfig of the pool is invalid.", "Correct the field that the message names.";
     ENDPOINTS_READY = "EndpointsReady": "Pods of the pool are ready.", "";
+    PROJECTED = "Projected": "An InferencePool of the same name represents the BackendPool, so that HTTPRoutes of other gateways can point at it.", "";
+    NO_ENDPOINT_PICKER = "NoEndpointPicker": "No InferencePool represents the BackendPool for other gateways. The native gateway serves the pool.", "If another gateway is to serve the pool, run an endpoint picker and start the gateway with `--endpoint-picker-service`; see docs/endpoint-picker.md.";
+    NAME_TAKEN = "NameTaken": "An InferencePool with the name of the BackendPool exists and is not its projection; it was not modified.", "Rename one of them, or delete the InferencePool.";
+    INFERENCE_POOL_NOT_SERVED = "InferencePoolNotServed": "The cluster has no InferencePools, or the gateway may not list them. Only the projection is missing.", "Install the definitions of the Gateway API Inference Extension, or grant the gateway `list` and `watch` on inferencepools.";
+    PROJECTION_FAILED = "ProjectionFailed": "The API server rejected the InferencePool of a BackendPool.", "Correct what the message names, or grant the gateway `create` and `patch` on inferencepools.";
     NO_MATCHING_PARENT = "NoMatchingParent": "The Gateway of an HTTPRoute has no listener with the `sectionName` and `port` of the parentRef, or the gateway does not serve the protocol of these listeners.", "Correct the parentRef or the listeners.";
     NOT_ALLOWED_BY_LISTENERS = "NotAllowedByListeners": "The listeners of the Gateway permit no HTTPRoutes of this namespace.", "Change `allowedRoutes` of the listener, or move the route.";
     NO_MATCHING_LISTENER_HOSTNAME = "NoMatchingListenerHostname": "`hostnames` of an HTTPRoute and the hostnames of the listeners have no name in common.", "Correct one of them.";

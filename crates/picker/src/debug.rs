@@ -163,7 +163,9 @@ mod tests {
         let scheduler = Scheduler::new(SchedulingPolicy::default(), 3).with_default_namespace("ns".to_owned());
         let endpoints: Vec<Arc<Endpoint>> = (1..=count).map(|number| Arc::new(endpoint(number))).collect();
         // The tests report metrics themselves.
-        endpoints.iter().for_each(|endpoint| drop(endpoint.state.begin_scraping()));
+        for endpoint in &endpoints {
+            endpoint.state.begin_scraping();
+        }
         let target = |model: &str| TargetModel { model: model.to_owned(), weight: 1 };
         let use_case = UseCase {
             targets: vec![target("old"), target("new")],

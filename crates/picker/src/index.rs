@@ -27,6 +27,7 @@ use crate::{
     http_routes::{GatewayObjects, RouteStatuses, RouteTable, build_routes},
     kinds::{BACKEND_POOL, INFERENCE_POOL, USE_CASE, USE_CASE_SET},
     policy::SchedulingPolicy,
+    projection::is_projection,
     queue_limits::QueueLimits,
     snapshot::{Pool, model_names},
     use_case::{CRITICAL, IMPLICIT, NONCRITICAL, TargetModel, UseCase},
@@ -186,7 +187,11 @@ fn backend_pool(object: &Value) -> Option<PoolDefinition> {
 /// Clients of an InferencePool may use any model, unless `settings`, the BackendPool of the same name, denies it. That pool also
 /// states the model server and the queue.
 fn inference_pool(object: &Value, settings: Option<&Value>) -> PoolDefinition {
-    let allows_implicit_use_cases = settings.is_none_or(|settings| settings["spec"]["implicitUseCases"] == "Allow");
+    // The projection of a BackendPool outlives it for a moment, and must not serve more models than the pool did.
+    let allows_implicit_use_cases = match settings {
+        Some(settings) => settings["spec"]["implicitUseCases"] == "Allow",
+        None => !is_projection(object),
+    };
     let spec = &object["spec"];
     let model_server = settings
         .and_then(|settings| ModelServer::deserialize(&settings["spec"]["modelServer"]).ok())

@@ -23,6 +23,10 @@ pub(crate) const INFERENCE_POOL: &str = "InferencePool";
 /// API group of InferencePools of v1.
 pub(crate) const INFERENCE_POOL_GROUP: &str = "inference.networking.k8s.io";
 
+/// InferencePools of v1.
+pub(crate) const INFERENCE_POOL_V1: Kind =
+    Kind::namespaced(INFERENCE_POOL_GROUP, "v1", INFERENCE_POOL, "inferencepools");
+
 const LLM_D_GROUP: &str = "llm-d.ai";
 /// InferenceObjectives of both API groups. That of llm-d is the newer one.
 pub(crate) const INFERENCE_OBJECTIVES: [Kind; 2] = [

@@ -17,7 +17,7 @@
 //! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue`, `queue_limits` and `flow_headers`, `model_names`, `pool_scheduling`, `request_path`,
 //!    `http_routes` (which pool a request is sent to) and `snapshot`; `activation`
 //!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines and
-//!    `objective_status` measured latencies; `index` builds
+//!    `objective_status` measured latencies; `projection` renders InferencePools; `index` builds
 //!    pools and status conditions from the watched objects, which `pod` reads.
 //! 4. Core: `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
@@ -72,6 +72,7 @@ mod policy;
 mod pool_scheduling;
 mod prefix_index;
 mod profile;
+mod projection;
 mod queue_limits;
 mod request;
 mod request_path;
@@ -106,6 +107,7 @@ pub use model_names::DEFAULT_NAMESPACE;
 pub use objective::DEFAULT_OBJECTIVE_WINDOW;
 pub use policy::SchedulingPolicy;
 pub use pool_scheduling::PoolScheduling;
+pub use projection::{EndpointPickerService, InvalidService};
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};
 pub use request_trace::{RequestTrace, TraceCost, TraceEndpoint, TraceExclusion, TraceOutcome, TraceTarget};
 pub use scheduler::Scheduler;

@@ -19,8 +19,8 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> Self {
-        let size = QueueSize { max_requests: 1_000, max_bytes: 256 * 1024 * 1024 };
-        Self { size, timeout: Duration::from_secs(30) }
+        let (max_requests, max_bytes) = (ApiQueueLimits::DEFAULT_MAX_REQUESTS, ApiQueueLimits::DEFAULT_MAX_BYTES);
+        Self { size: QueueSize { max_requests, max_bytes }, timeout: ApiQueueLimits::DEFAULT_TIMEOUT.0 }
     }
 }
 

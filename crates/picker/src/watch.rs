@@ -1,5 +1,5 @@
-//! Watches pools, use cases and Pods, updates the snapshot of the scheduler, and writes the status of BackendPools and use
-//! cases.
+//! Watches pools, use cases and Pods, updates the snapshot of the scheduler, writes the status of BackendPools and use
+//! cases, and applies the InferencePools that represent BackendPools.
 //!
 //! Required permissions for one InferencePool, in its namespace: `list` and `watch` of `pods`, and of `inferencepools` in the
 //! API group of the pool (a rule with the name of this pool in `resourceNames` is sufficient). Its use cases have effect if it
@@ -9,6 +9,7 @@
 mod activator;
 mod changes;
 mod pool_report;
+mod projector;
 mod rebuilds;
 mod statuses;
 
@@ -26,17 +27,19 @@ use crate::{
     http_routes::{CONTROLLER_NAME, GatewayObjects, ServedGateways},
     index::{self, ExtensionObjects, ParsedConfigs, PoolIndex, WatchedObjects},
     kinds::{
-        BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, INFERENCE_OBJECTIVES, MODEL_REWRITES, NAMESPACE,
-        PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE, USE_CASE_SET,
+        BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE, INFERENCE_OBJECTIVES, INFERENCE_POOL_V1, MODEL_REWRITES,
+        NAMESPACE, PICKER_CONFIG, POD, REFERENCE_GRANT, USE_CASE, USE_CASE_SET,
     },
     objective_status::objective_statuses,
     pod::has_terminated,
+    projection::EndpointPickerService,
     scheduler::Scheduler,
     unserved_targets::unserved_targets,
 };
 use activator::Activator;
 use changes::PendingChanges;
 use pool_report::PoolReport;
+use projector::Projector;
 use rebuilds::Rebuilds;
 use statuses::Statuses;
 
@@ -77,6 +80,8 @@ pub struct WatchOptions {
     /// Controller name of the GatewayClasses whose Gateways are served, and of the entries in the status of HTTPRoutes. Gateway processes
     /// with different options need different names.
     pub controller_name: String,
+    /// Endpoint pickers of the InferencePools that represent BackendPools; `None` creates no InferencePools.
+    pub endpoint_picker_service: Option<EndpointPickerService>,
 }
 
 /// Which pools are watched.
@@ -173,15 +178,30 @@ async fn run(
             None => std::future::pending().await,
         }
     };
+    let projector = match (&scope, &statuses) {
+        (Scope::AllPools(options), Some(statuses)) => {
+            let service = options.endpoint_picker_service.clone();
+            Some(Projector::new(client.clone(), stores.clone(), MANAGER, service, Arc::clone(statuses)))
+        }
+        _ => None,
+    };
+    let project_pools = async move {
+        match projector {
+            Some(projector) => projector.run().await,
+            None => std::future::pending().await,
+        }
+    };
     // The tasks end with this one, and their panics are panics of this one, which is restarted.
     let write_statuses = AbortOnDropHandle::new(tokio::spawn(write_statuses));
     let scale_workloads = AbortOnDropHandle::new(tokio::spawn(scale_workloads));
+    let project_pools = AbortOnDropHandle::new(tokio::spawn(project_pools));
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
         () = update_snapshot(client, &scope, &stores, &scheduler, statuses.as_deref(), &shutdown) => {}
         Err(error) = write_statuses => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
         Err(error) = scale_workloads => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
+        Err(error) = project_pools => if let Ok(panic) = error.try_into_panic() { resume_unwind(panic) },
     }
 }
 
@@ -357,6 +377,7 @@ impl WatchOptions {
             served_gateways: ServedGateways::OfController,
             serves_tls: false,
             controller_name: CONTROLLER_NAME.to_owned(),
+            endpoint_picker_service: None,
         }
     }
 }
@@ -369,7 +390,7 @@ impl PoolGroup {
 
     fn kind(self) -> Kind {
         match self {
-            Self::Stable => Kind::namespaced(Self::GROUPS[0].0, "v1", "InferencePool", "inferencepools"),
+            Self::Stable => INFERENCE_POOL_V1,
             Self::Experimental => Kind::namespaced(Self::GROUPS[1].0, "v1alpha2", "InferencePool", "inferencepools"),
         }
     }

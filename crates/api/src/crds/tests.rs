@@ -1,6 +1,8 @@
-use super::*;
 use rstest::rstest;
 use serde_json::json;
+
+use super::*;
+use crate::inference::{FailureMode, ImplicitUseCases, ModelServer, QueueLimits};
 
 #[test]
 fn schemas_are_structural() {
@@ -82,6 +84,28 @@ fn pools_and_use_cases_have_no_scorer_settings(#[case] kind: &str, #[case] field
 }
 
 /// The API group is experimental, and extends no kind of the Gateway API.
+/// The description of each administrative field of a pool states the default that applies.
+// spec: GW-20
+#[rstest]
+#[case::model_server("/modelServer", "vllm", json!(ModelServer::default()))]
+#[case::implicit_use_cases("/implicitUseCases", "Deny", json!(ImplicitUseCases::default()))]
+#[case::failure_mode("/failureMode", "FailClose", json!(FailureMode::default()))]
+#[case::max_requests("/queue/properties/maxRequests", "1000", json!(QueueLimits::DEFAULT_MAX_REQUESTS.to_string()))]
+#[case::max_bytes("/queue/properties/maxBytes", "256Mi", json!(format!("{}Mi", QueueLimits::DEFAULT_MAX_BYTES >> 20)))]
+#[case::timeout("/queue/properties/timeout", "30s", json!(QueueLimits::DEFAULT_TIMEOUT))]
+fn administrative_fields_of_pools_state_their_defaults(
+    #[case] pointer: &str,
+    #[case] stated: &str,
+    #[case] default: Value,
+) {
+    let crd = crds().into_iter().find(|crd| crd["spec"]["names"]["kind"] == "BackendPool").unwrap();
+    let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let description = spec["properties"].pointer(pointer).unwrap()["description"].as_str().unwrap().replace('`', "");
+    assert!(description.contains(&format!("; {stated} if unset")), "{description}");
+    assert_eq!(default, stated);
+    assert!(!spec["required"].as_array().unwrap().iter().any(|field| pointer[1..] == *field));
+}
+
 // spec: GW-10
 // spec: GW-64
 #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use picker::{ApiKeys, ServingCertificate};
+use picker::{ApiKeys, EndpointPickerService, ServingCertificate};
 use tokio_util::sync::CancellationToken;
 
 use super::control_fields::ControlFieldArgs;
@@ -98,6 +98,13 @@ struct ServerArgs {
     controller_name: String,
     #[command(flatten)]
     control_fields: ControlFieldArgs,
+    /// Create an InferencePool for each BackendPool, with this Service as endpoint picker
+    ///
+    /// HTTPRoutes of other gateways can then point at the pool. The Service is in the namespace of the pool; `{pool}` in NAME is the name
+    /// of the pool, and the default port is 9002. Run `ostler picker --pool-name POOL` behind it. All gateways of a cluster need the same
+    /// value. By default, no InferencePools are created.
+    #[arg(long, value_name = "NAME[:PORT]")]
+    endpoint_picker_service: Option<EndpointPickerService>,
 }
 
 impl GatewayArgs {
@@ -171,6 +178,7 @@ async fn run_gateway(args: ServerArgs) -> Result<Exit> {
     let watch_options = picker::WatchOptions {
         serves_tls: certificate.is_some(),
         controller_name: args.controller_name,
+        endpoint_picker_service: args.endpoint_picker_service,
         ..picker::WatchOptions::new(Arc::new(cluster::SystemClock))
     };
     tasks.spawn("pools", picker::watch_pools(client, Arc::clone(&scheduler), watch_options, drained.clone()));

@@ -20,6 +20,7 @@ use crate::{
     index::PoolIndex,
     kinds::{BACKEND_POOL, GATEWAY, GATEWAY_CLASS, HTTP_ROUTE},
     objective_status::ReportedObjectives,
+    projection::live_condition,
 };
 
 /// Delay before a failed status update is retried.
@@ -32,6 +33,12 @@ pub(super) struct Statuses {
     unserved_targets: Mutex<BTreeMap<String, Condition>>,
     /// Measured latencies, by `KIND NAMESPACE/NAME` of the use cases.
     objectives: Mutex<ReportedObjectives>,
+    /// Pools with their last statuses, without the conditions of projections.
+    pools: Mutex<BTreeMap<NamespacedName, Status>>,
+    /// Conditions of the projections of pools.
+    projections: Mutex<BTreeMap<NamespacedName, Condition>>,
+    /// Notified after all pools were built again.
+    pub(super) rebuilt: Notify,
     changed: Notify,
     clock: Arc<dyn Clock>,
 }
@@ -61,6 +68,9 @@ impl Statuses {
             pending: Mutex::default(),
             unserved_targets: Mutex::default(),
             objectives: Mutex::default(),
+            pools: Mutex::default(),
+            projections: Mutex::default(),
+            rebuilt: Notify::new(),
             changed: Notify::new(),
             clock,
         }
@@ -68,7 +78,9 @@ impl Statuses {
 
     /// Adds the statuses of all pools and use cases.
     pub(super) fn add_all(&self, index: &PoolIndex) {
+        self.lock_pools().retain(|pool, _| index.position(pool).is_some());
         self.add_pools(index, 0..index.pools.len());
+        self.rebuilt.notify_one();
         self.add_use_cases(&index.use_case_conditions);
         self.add_routes(&index.route_statuses, |_, _| true);
     }
@@ -160,10 +172,37 @@ impl Statuses {
                 "useCases": pool.use_cases.values().filter(|use_case| !use_case.is_rewrite).count(),
             });
             let status = Status::Conditions { fields, conditions: index.pool_conditions(position) };
+            self.lock_pools().insert(pool.key.clone(), status.clone());
             pending.insert((BACKEND_POOL, pool.key.clone()), status);
         }
         drop(pending);
         self.changed.notify_one();
+    }
+
+    /// Sets the condition of the projection of a pool, and adds its status if the condition changed.
+    pub(super) fn set_projection(&self, pool: NamespacedName, condition: Condition) {
+        let old = self.lock_projections().insert(pool.clone(), condition.clone());
+        if old.as_ref() == Some(&condition) {
+            return;
+        }
+        let status = self.lock_pools().get(&pool).cloned();
+        if let Some(status) = status {
+            self.lock().entry((BACKEND_POOL, pool)).or_insert(status);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Drops the conditions of the projections of other pools.
+    pub(super) fn retain_projections(&self, is_retained: impl Fn(&NamespacedName) -> bool) {
+        self.lock_projections().retain(|pool, _| is_retained(pool));
+    }
+
+    fn lock_pools(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Status>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_projections(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Condition>> {
+        self.projections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the statuses that have changed, forever. Failed writes are retried.
@@ -204,6 +243,14 @@ impl Statuses {
         status: &Status,
     ) -> Result<(), Error> {
         let Some(live) = stores.get(kind, key) else { return Ok(()) };
+        let status = match kind == BACKEND_POOL {
+            // Until the projection was checked after a start, its last condition remains.
+            true => {
+                let projection = self.lock_projections().get(key).cloned();
+                status.clone().with_condition(projection.or_else(|| live_condition(&live)))
+            }
+            false => status.clone(),
+        };
         let Some(status) = status.render(&live, self.clock.now()) else { return Ok(()) };
         writer.publish(kind, &live, &status).await.map(drop)
     }
@@ -212,6 +259,16 @@ impl Statuses {
 // === impl Status ===
 
 impl Status {
+    /// Returns the status with one more condition.
+    fn with_condition(self, condition: Option<Condition>) -> Self {
+        match self {
+            Self::Conditions { fields, conditions } => {
+                Self::Conditions { fields, conditions: conditions.into_iter().chain(condition).collect() }
+            }
+            other => other,
+        }
+    }
+
     /// Returns the status of `live` as JSON; `None` if nothing has to be written.
     fn render(&self, live: &Value, now: Timestamp) -> Option<Value> {
         match self {

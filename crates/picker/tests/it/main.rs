@@ -19,6 +19,7 @@ mod inference_extension;
 mod model_names;
 mod picker_fixture;
 mod picker_use_cases;
+mod projection;
 mod proxy;
 mod rejections;
 mod request_smuggling;

@@ -39,15 +39,19 @@ impl WatchFixture {
     }
 
     pub(crate) fn watch(server: Server) -> WatchFixture {
+        WatchFixture::watch_with(server, None)
+    }
+
+    /// Watches with this Service of endpoint pickers.
+    pub(crate) fn watch_with(server: Server, endpoint_picker_service: Option<&str>) -> WatchFixture {
         let (scheduler, shutdown) =
             (Arc::new(Scheduler::new(SchedulingPolicy::default(), 0)), CancellationToken::new());
         let client = kube::Client::new(apiserver::router(&server), "default");
-        tokio::spawn(watch_pools(
-            client,
-            Arc::clone(&scheduler),
-            picker::WatchOptions::new(Arc::new(cluster::SystemClock)),
-            shutdown.clone(),
-        ));
+        let options = picker::WatchOptions {
+            endpoint_picker_service: endpoint_picker_service.map(|service| service.parse().unwrap()),
+            ..picker::WatchOptions::new(Arc::new(cluster::SystemClock))
+        };
+        tokio::spawn(watch_pools(client, Arc::clone(&scheduler), options, shutdown.clone()));
         WatchFixture { server, scheduler, _shutdown: shutdown.drop_guard() }
     }
 
