@@ -26,6 +26,7 @@ use supervisor::TaskFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access_log::AccessLog,
     control_fields::ControlFields,
     policy::SchedulingPolicy,
     routing_error::RoutingError,
@@ -92,6 +93,16 @@ impl EndpointPicker {
     #[must_use]
     pub fn with_session_header(self, session_header: Option<HeaderName>) -> Self {
         Self { session_header, ..self }
+    }
+
+    /// Returns the picker that records each request in `access_log`.
+    #[must_use]
+    pub fn with_access_log(mut self, access_log: Option<AccessLog>) -> Self {
+        // Nothing else uses the scheduler yet.
+        if let Some(scheduler) = Arc::get_mut(&mut self.scheduler) {
+            scheduler.access_log = access_log;
+        }
+        self
     }
 
     /// Returns the picker that compares latencies with the objectives of use cases over this time.

@@ -19,17 +19,17 @@
 //!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines and
 //!    `objective_status` measured latencies; `projection` renders InferencePools; `index` builds
 //!    pools and status conditions from the watched objects, which `pod` reads.
-//! 4. Core: `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
+//! 4. Core: `openai_error`: errors for clients, the same for both frontends; `access_log`, one line per request; `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
-//! 5. `openai_error`: errors for clients, the same for both frontends.
-//! 6. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
-//! 7. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
+//! 5. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
+//! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
 //!    decisions as `request_trace`; `metrics_server`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 
 #![warn(missing_docs)]
 
+mod access_log;
 mod activation;
 mod admission;
 mod api_keys;
@@ -90,6 +90,7 @@ mod unserved_targets;
 mod use_case;
 mod watch;
 
+pub use access_log::{AccessLog, AccessLogGuard};
 pub use admission::{AdmissionError, AdmittedRequest, ParsedBody};
 pub use api_keys::{ApiKeyError, ApiKeys};
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -50,6 +53,7 @@ pub(crate) struct Metrics {
     hit_ratios: Histogram,
     hit_bytes: Histogram,
     queue_durations: Family<MetricLabels, Histogram>,
+    dropped_access_log_lines: Counter,
     pools: PoolGauges,
     models: Mutex<BTreeSet<String>>,
     /// Held while the gauges are updated and encoded.
@@ -78,6 +82,8 @@ pub(crate) struct RunningRequest {
     running: Gauge,
     durations: Histogram,
     start: Instant,
+    /// How long the admission took, with the time in a queue.
+    pub(crate) queue_time: Duration,
 }
 
 /// How the wait of a request in the queue of a pool ended.
@@ -122,6 +128,7 @@ impl Metrics {
             request_sizes: Family::new_with_constructor(|| Histogram::new((6..=26).map(|power| f64::from(1 << power)))),
             request_durations: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             queue_durations: Family::new_with_constructor(|| Histogram::new(QUEUE_SECONDS)),
+            dropped_access_log_lines: Counter::default(),
             scheduling_durations: Histogram::new(
                 [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000].map(|tenths| f64::from(tenths) * 1e-4),
             ),
@@ -177,6 +184,11 @@ impl Metrics {
             "inference_extension_flow_control_request_queue_duration_seconds",
             "Time that requests waited for an engine in seconds; requests that did not wait are not counted",
             self.queue_durations.clone(),
+        );
+        registry.register(
+            "ostler_access_log_dropped_lines",
+            "Lines of the access log that were not written",
+            self.dropped_access_log_lines.clone(),
         );
         let pool = &self.pools;
         registry.register("inference_pool_ready_pods", "Number of ready endpoints", pool.ready_endpoints.clone());
@@ -239,7 +251,8 @@ impl Metrics {
         self.requests.get_or_create(&models).inc();
         self.request_sizes.get_or_create(&models).observe(bytes as f64);
         running.inc();
-        RunningRequest { running, durations: self.request_durations.get_or_create(&models).clone(), start }
+        let durations = self.request_durations.get_or_create(&models).clone();
+        RunningRequest { running, durations, start, queue_time: start.elapsed() }
     }
 
     /// Returns a timer of a request that waits in the queue of `pool` from now on.
@@ -267,13 +280,18 @@ impl Metrics {
         self.errors.get_or_create(&labels).inc();
     }
 
-    /// Records a scheduling decision: its duration, and the cached bytes of the prompt.
-    pub(crate) fn record_decision(&self, duration: Duration, cached_bytes: usize, prompt_bytes: usize) {
-        self.scheduling_durations.observe(duration.as_secs_f64());
+    /// Records a scheduling decision: its duration in seconds, and the cached bytes of the prompt.
+    pub(crate) fn record_decision(&self, seconds: f64, cached_bytes: usize, prompt_bytes: usize) {
+        self.scheduling_durations.observe(seconds);
         if prompt_bytes > 0 {
             self.hit_ratios.observe(cached_bytes as f64 / prompt_bytes as f64);
             self.hit_bytes.observe(cached_bytes as f64);
         }
+    }
+
+    /// Sets the number of lines of the access log that were not written.
+    pub(crate) fn set_dropped_access_log_lines(&self, lines: u64) {
+        self.dropped_access_log_lines.inner().fetch_max(lines, Relaxed);
     }
 
     /// Returns all metrics in the OpenMetrics text format, with the gauges of `pools` and of the requests in their queues.
@@ -434,7 +452,7 @@ mod tests {
         let start = Instant::now();
         let running = metrics.record_request("chat", "chat-v2", 1_000, start);
         metrics.record_rejection("chat", "chat", StatusCode::SERVICE_UNAVAILABLE);
-        metrics.record_decision(Duration::from_micros(300), 64, 256);
+        metrics.record_decision(300e-6, 64, 256);
         let key = NamespacedName::new("ns", "pool");
         let mut timer = metrics.time_queued_request(&key, "chat", -10);
         timer.outcome = QueueOutcome::EvictedTimeout;

@@ -35,6 +35,7 @@ use supervisor::{Supervisor, TaskStatuses};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
+    access_log::AccessLog,
     activation::Activity,
     concurrency_limit::ConcurrencyLimit,
     demand::Demand,
@@ -63,6 +64,7 @@ use selection::Unavailable;
 
 pub(crate) use admission_request::{AdmissionRequest, RequestedModel};
 pub(crate) use permit::Permit;
+use permit::Records;
 pub(crate) use selection::Selection;
 
 /// Age of a report that does not show any more whether an engine is in use.
@@ -98,6 +100,8 @@ pub struct Scheduler {
     incomplete: Mutex<Option<String>>,
     /// The tasks that keep the snapshot up to date.
     pub(crate) supervisor: Supervisor,
+    /// Records each request.
+    pub(crate) access_log: Option<AccessLog>,
 }
 
 // === impl Scheduler ===
@@ -120,6 +124,7 @@ impl Scheduler {
             metrics: Metrics::new(DEFAULT_NAMESPACE),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
+            access_log: None,
         }
     }
 
@@ -140,6 +145,12 @@ impl Scheduler {
     #[must_use]
     pub fn with_objective_window(self, objective_window: Duration) -> Self {
         Self { objective_window, ..self }
+    }
+
+    /// Returns the scheduler whose frontends record each request in `access_log`.
+    #[must_use]
+    pub fn with_access_log(self, access_log: Option<AccessLog>) -> Self {
+        Self { access_log, ..self }
     }
 
     /// Replaces all pools atomically. The state of retained endpoints is preserved. From now on, the endpoints of pools whose
@@ -252,20 +263,21 @@ impl Scheduler {
             // Few requests wait; the future of the others stays small.
             result => Box::pin(self.admit_later(request, result)).await?,
         };
-        permit.running = Some(Box::new(self.record_admission(request, &permit, start)));
-        permit.in_progress = self.demand.begin(&permit.route.pool);
+        let running = self.record_admission(request, &permit, start);
+        let in_progress = self.demand.begin(&permit.route.pool);
         let window = match request.model {
             RequestedModel::Name(_) => permit.route.objective_window().cloned(),
             RequestedModel::Target(_) | RequestedModel::Unknown => None,
         };
-        permit.measurement = window.map(|window| Box::new(Measurement::new(window, start)));
+        let measurement = window.map(|window| Measurement::new(window, start));
+        permit.records = Some(Box::new(Records::new(running, in_progress, measurement)));
         Ok(permit)
     }
 
     fn record_admission(&self, request: &AdmissionRequest<'_>, permit: &Permit, start: Instant) -> RunningRequest {
         let (route, info) = (&permit.route, request.info);
         let cached_bytes = permit.selection.result.cached_bytes;
-        self.metrics.record_decision(permit.decision_time, cached_bytes, info.prompt_bytes());
+        self.metrics.record_decision(permit.decision_seconds, cached_bytes, info.prompt_bytes());
         let model = match request.model {
             RequestedModel::Name(model) => model,
             RequestedModel::Target(_) | RequestedModel::Unknown => info.model.as_ref().map_or("", |model| &model.name),
@@ -275,6 +287,8 @@ impl Scheduler {
 
     /// Returns the metrics of all pools in the OpenMetrics text format.
     pub fn render_metrics(&self) -> String {
+        let dropped_lines = self.access_log.as_ref().map_or(0, AccessLog::dropped_lines);
+        self.metrics.set_dropped_access_log_lines(dropped_lines);
         self.metrics.render(self.snapshot().pools.values(), &self.queues.flows())
     }
 

@@ -11,6 +11,7 @@ use anyhow::Result;
 use picker::{ApiKeys, EndpointPickerService, ServingCertificate};
 use tokio_util::sync::CancellationToken;
 
+use super::access_log::AccessLogArgs;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
 use super::request_memory;
@@ -98,6 +99,8 @@ struct ServerArgs {
     controller_name: String,
     #[command(flatten)]
     control_fields: ControlFieldArgs,
+    #[command(flatten)]
+    access_log: AccessLogArgs,
     /// Create an InferencePool for each BackendPool, with this Service as endpoint picker
     ///
     /// HTTPRoutes of other gateways can then point at the pool. The Service is in the namespace of the pool; `{pool}` in NAME is the name
@@ -164,12 +167,14 @@ pub(super) async fn run(args: GatewayArgs) -> Result<Exit> {
 
 async fn run_gateway(args: ServerArgs) -> Result<Exit> {
     let (certificate, api_keys) = (args.certificate()?, args.api_keys()?);
+    let (access_log, _access_log_guard) = args.access_log.open()?.unzip();
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
     let metrics = listener::bind(args.metrics, "--metrics").await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
     let scheduler = scheduler.with_default_namespace(args.default_namespace).with_request_memory(args.request_memory);
+    let scheduler = scheduler.with_access_log(access_log);
     let scheduler = Arc::new(scheduler.with_objective_window(args.objectives.objective_window));
     let shutdown = shutdown_token()?;
     let mut tasks = BackgroundTasks::new(shutdown.clone());

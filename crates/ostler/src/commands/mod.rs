@@ -1,8 +1,9 @@
 //! The subcommands, one file each, and what several of them use: `object_reference` (`KIND/NAME` arguments),
 //! `target_service` (the service that a command changes), `leader_election_args`,
 //! `namespace_argument`, `request_memory`, `time_limit`, `control_fields`, `objective_window`,
-//! `session_header`.
+//! `session_header`, `access_log`.
 
+mod access_log;
 mod actuation;
 mod catalog;
 mod control_fields;

@@ -18,6 +18,7 @@ use picker::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::access_log::AccessLogArgs;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
 use super::request_memory;
@@ -85,6 +86,8 @@ pub(crate) struct PickerArgs {
     #[arg(long, value_name = "QUANTITY", default_value = "256Mi", value_parser = request_memory::of_picker)]
     request_memory: usize,
     #[command(flatten)]
+    access_log: AccessLogArgs,
+    #[command(flatten)]
     sessions: SessionHeaderArgs,
     #[command(flatten)]
     objectives: ObjectiveWindowArgs,
@@ -148,6 +151,7 @@ impl PickerArgs {
 pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     args.compatibility.check()?;
     let (config, tls) = (args.config()?, args.tls()?);
+    let (access_log, _access_log_guard) = args.access_log.open()?.unzip();
     let connection = connect::connect(&args.connect).await?;
     let address = args.address();
     let ext_proc = bind(address, args.grpc_port, "--grpc-port").await?;
@@ -160,7 +164,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     let config_file = args.config_file.as_deref().map(Path::display).map(tracing::field::display);
     tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
     let picker = EndpointPicker::new(pool, config.policy, args.request_memory, fastrand::u64(..));
-    let picker = picker.with_objective_window(args.objectives.objective_window);
+    let picker = picker.with_objective_window(args.objectives.objective_window).with_access_log(access_log);
     let picker = picker.with_session_header(args.sessions.session_header);
     let picker = Arc::new(picker.with_control_fields(args.control_fields.control_fields()));
     tracing::info!(pool = %picker.pool, address = %ext_proc.local_addr()?, tls = tls.is_some(), "endpoint picker is listening");

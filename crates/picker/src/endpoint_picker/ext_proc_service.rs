@@ -18,8 +18,9 @@ use super::{
     message_reader::{MessageError, MessageReader},
 };
 use crate::{
+    access_log::AccessRecord,
     endpoint_health::RequestOutcome,
-    ext_proc::{ProcessingRequest, ProcessingResponse, processing_request::Request},
+    ext_proc::{HeaderValue, HttpHeaders, ProcessingRequest, ProcessingResponse, processing_request::Request},
     openai_error::OpenAiError,
     routing_error::RoutingError,
     scheduler::Permit,
@@ -42,7 +43,7 @@ where
         Ok(head) => head,
         Err(error) => {
             // The channel is empty.
-            sender.try_send(Ok(reject(&picker, &error.into()))).ok();
+            sender.try_send(Ok(reject(&picker, &error.into(), &mut None))).ok();
             return ReceiverStream::new(responses);
         }
     };
@@ -54,7 +55,7 @@ where
             // Without a last message, the proxy would continue without an endpoint.
             Err(panic) => {
                 tracing::error!(%panic, "failed to process a request");
-                Ok(reject(&picker, &OpenAiError::internal_error()))
+                Ok(reject(&picker, &OpenAiError::internal_error(), &mut None))
             }
         };
         sender.send(last_message).await.ok();
@@ -63,7 +64,10 @@ where
 }
 
 /// Counts a request without a model as rejected and returns the message for the proxy.
-fn reject(picker: &EndpointPicker, error: &OpenAiError) -> ProcessingResponse {
+fn reject(picker: &EndpointPicker, error: &OpenAiError, record: &mut Option<Box<AccessRecord>>) -> ProcessingResponse {
+    if let Some(record) = record {
+        record.record_error(error);
+    }
     picker.scheduler.metrics.record_rejection("", "", error.status);
     immediate_response(error)
 }
@@ -81,6 +85,7 @@ where
     // Counts the request as in flight until the proxy ends the stream at the end of the response.
     let mut scheduled: Option<Permit> = None;
     let mut is_complete = false;
+    let mut record = None;
     loop {
         // A response in progress must not end with the picker.
         let is_finished = is_complete && !stream.needs_response();
@@ -90,6 +95,11 @@ where
         };
         let ends_response =
             matches!(&message, Ok(Some(ProcessingRequest { request: Some(Request::ResponseTrailers(_)), .. })));
+        if let (Some(log), Ok(Some(message))) = (&picker.scheduler.access_log, &message)
+            && let Some(Request::RequestHeaders(headers)) = &message.request
+        {
+            record = Some(log.begin(&header_text(headers, ":path")));
+        }
         let action = match message {
             Ok(None) => return Ok(()),
             Ok(Some(message)) => match reserve_headers(&mut head, &message) {
@@ -137,25 +147,38 @@ where
                 }
                 (response_body_messages(message), false)
             }
-            Action::Reject(error) => (vec![reject(picker, &error)], true),
+            Action::Reject(error) => (vec![reject(picker, &error, &mut record)], true),
             Action::Schedule(mut request) => {
                 is_complete = true;
                 // The memory is reserved until the proxy has received the last message with a part of the body.
                 let reservation = messages.take_reservation(request.body.len());
                 request.body = reservation.attach(request.body);
+                if let Some(record) = &mut record {
+                    record.record_request(request.model().name(), request.body.len());
+                }
                 let result = tokio::select! {
                     result = schedule(picker, &request) => result,
                     // A request whose client has left must not stay in the queue.
                     () = sender.closed() => return Ok(()),
                 };
                 match result {
-                    Ok((responses, permit)) => {
+                    Ok((responses, mut permit)) => {
                         stream.rewritten = request.rewritten_model(&permit.route.target_model);
                         stream.measures_response = permit.is_measured();
+                        if let Some(record) = &mut record {
+                            permit.record_admission(record);
+                            permit.record_endpoint(record);
+                        }
+                        permit.set_access_record(record.take());
                         scheduled = Some(permit);
                         (responses, false)
                     }
-                    Err(error) => (vec![immediate_response(&error)], true),
+                    Err(error) => {
+                        if let Some(record) = &mut record {
+                            record.record_error(&error);
+                        }
+                        (vec![immediate_response(&error)], true)
+                    }
                 }
             }
         };
@@ -174,6 +197,9 @@ where
 /// Records the status of the response, and the endpoint that sent it.
 fn record_response(picker: &EndpointPicker, permit: &mut Permit, status: StatusCode, served: Option<SocketAddr>) {
     let selected = permit.selection.result.endpoint.address;
+    if let Some(record) = permit.access_record() {
+        record.record_response(status, true);
+    }
     if !status.is_success() {
         permit.record_error_response();
     }
@@ -185,6 +211,12 @@ fn record_response(picker: &EndpointPicker, permit: &mut Permit, status: StatusC
         }
         None => permit.record_outcome(RequestOutcome::Responded(status)),
     }
+}
+
+/// Returns the value of a header of a request, empty if there is none.
+fn header_text(headers: &HttpHeaders, name: &str) -> String {
+    let headers = headers.headers.iter().flat_map(|map| &map.headers);
+    headers.filter(|header| header.key == name).map(HeaderValue::text).next().unwrap_or_default()
 }
 
 /// Reserves the memory of the headers of a request.

@@ -6,6 +6,7 @@ use cluster::NamespacedName;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header, uri::Authority,
 };
+use http_body::Body as _;
 use http_server::BodyMemory;
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +26,7 @@ use super::{
     route::{Destination, Route, match_path},
 };
 use crate::{
+    access_log::AccessRecord,
     api_keys::{Access, ApiKeys, remove_api_key},
     control_fields::{ControlFields, REQUEST_ID_HEADER},
     control_headers::engine_headers,
@@ -77,10 +79,28 @@ impl Proxy {
 
     /// Returns the response to one request.
     pub(super) async fn handle(&self, request: Request<Incoming>) -> Response<ResponseBody> {
-        self.respond(request).await.unwrap_or_else(|error| response::error(&error))
+        let log = self.scheduler.access_log.as_ref().filter(|_| !is_probe(request.uri().path()));
+        let mut record = log.map(|log| log.begin(request.uri().path()));
+        let response = self.respond(request, &mut record).await;
+        // A response of an engine has taken the record.
+        if let Some(mut record) = record {
+            match &response {
+                Ok(response) => {
+                    record.record_response(response.status(), false);
+                    record.record_end();
+                }
+                Err(error) => record.record_error(error),
+            }
+        }
+        response.unwrap_or_else(|error| response::error(&error))
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, OpenAiError> {
+    /// Returns the response to one request, and moves its record into the response of an engine.
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        record: &mut Option<Box<AccessRecord>>,
+    ) -> Result<Response<ResponseBody>, OpenAiError> {
         check_host(&request)?;
         let path = request.uri().path().to_owned();
         let is_get = request.method() == Method::GET;
@@ -106,11 +126,11 @@ impl Proxy {
             Route::Inference { destination, path } => {
                 let access = self.access(request.headers())?;
                 let Some(timeout) = destination.timeout() else {
-                    return self.infer(request, &destination, &path, &access, None).await;
+                    return self.infer(request, &destination, &path, &access, None, record).await;
                 };
                 let deadline = Instant::now() + timeout;
                 // Few requests have a timeout; the future of the others stays small.
-                let response = Box::pin(self.infer(request, &destination, &path, &access, Some(deadline)));
+                let response = Box::pin(self.infer(request, &destination, &path, &access, Some(deadline), record));
                 let response = timeout_at(deadline, response).await;
                 response.unwrap_or_else(|_| {
                     let error = OpenAiError::route_timeout();
@@ -145,6 +165,7 @@ impl Proxy {
         path: &str,
         access: &Access,
         deadline: Option<Instant>,
+        record: &mut Option<Box<AccessRecord>>,
     ) -> Result<Response<ResponseBody>, OpenAiError> {
         // Clients must not raise their own priority.
         FlowHeaders::remove(request.headers_mut());
@@ -158,7 +179,10 @@ impl Proxy {
         };
         let mut request = request.inspect_err(|error| self.scheduler.metrics.record_rejection("", "", error.status))?;
         request.deadline = deadline;
-        self.forward(request, access).await
+        if let Some(record) = record {
+            record.record_request(&request.model.name, request.body.len());
+        }
+        self.forward(request, access, record).await
     }
 
     /// Reads an inference request to `path` that may address a pool.
@@ -199,6 +223,7 @@ impl Proxy {
         &self,
         mut request: ProxiedRequest,
         access: &Access,
+        record: &mut Option<Box<AccessRecord>>,
     ) -> Result<Response<ResponseBody>, OpenAiError> {
         let admission = AdmissionRequest {
             pool: request.pool.as_ref(),
@@ -212,6 +237,9 @@ impl Proxy {
         };
         let permit = self.scheduler.admit(&admission).await;
         let mut permit = permit.map_err(|error| self.reject(&request, access, error))?;
+        if let Some(record) = record {
+            permit.record_admission(record);
+        }
         let rewritten = (permit.route.target_model != request.model.name).then(|| {
             // Boxed for the size of the future.
             Box::new(RewrittenModel {
@@ -238,6 +266,9 @@ impl Proxy {
                 continue;
             }
             permit.record_outcome(outcome(&result));
+            if let Some(record) = record {
+                permit.record_endpoint(record);
+            }
             match result {
                 Ok(response)
                     if copy.is_some()
@@ -249,6 +280,7 @@ impl Proxy {
                     tracing::debug!(%address, %status, "endpoint rejected the request, trying another");
                 }
                 Ok(response) => {
+                    permit.set_access_record(record.take());
                     return Ok(self.downstream_response(&request, response, rewritten.as_deref(), permit));
                 }
                 // Another endpoint would repeat the work, and the client has waited too long already.
@@ -303,6 +335,12 @@ impl Proxy {
         if !head.status.is_success() {
             permit.record_error_response();
         }
+        if let Some(record) = permit.access_record() {
+            record.record_response(head.status, false);
+            if incoming.is_end_stream() {
+                record.record_end();
+            }
+        }
         let mut headers = head.headers;
         remove_unforwarded_headers(&mut headers);
         let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -322,6 +360,11 @@ impl Proxy {
         *response.headers_mut() = headers;
         response
     }
+}
+
+/// Returns whether a path is that of a probe, which the access log does not contain.
+fn is_probe(path: &str) -> bool {
+    ["/livez", "/readyz", "/health"].contains(&path)
 }
 
 /// Checks `Host` (RFC 9112 §3.2, RFC 9113 §8.3.1). A proxy in front of the gateway may have authorized another one of several hosts than
@@ -478,7 +521,7 @@ mod tests {
         let body = Request::new(Full::new(Bytes::from_static(b"{}")));
         let read = read_request(body, None, "/v1/completions", &proxy.body_memory);
         let request = read_largest(&proxy).await;
-        let sizes = [size_of_val(&read), size_of_val(&proxy.forward(request, &Access::default()))];
+        let sizes = [size_of_val(&read), size_of_val(&proxy.forward(request, &Access::default(), &mut None))];
         assert!(sizes[0] <= 2 * 1024 && sizes[1] <= 4 * 1024, "{sizes:?} bytes");
     }
 
@@ -486,8 +529,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn body_is_released_while_the_engine_works() {
         let proxy = start(Duration::from_secs(3600)).await;
-        let access = Access::default();
-        let mut response = Box::pin(proxy.forward(read_largest(&proxy).await, &access));
+        let (access, mut record) = (Access::default(), None);
+        let mut response = Box::pin(proxy.forward(read_largest(&proxy).await, &access, &mut record));
         assert!(timeout(RETRY_WINDOW - Duration::from_secs(1), &mut response).await.is_err());
         assert_eq!(proxy.body_memory.available_bytes(), 0, "the request may be retried");
         assert!(timeout(Duration::from_secs(2), &mut response).await.is_err());
@@ -500,7 +543,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn early_failure_is_retried(#[case] failure_seconds: u64, #[case] expected: Result<u16, u16>) {
         let proxy = start(Duration::from_secs(failure_seconds)).await;
-        let response = proxy.forward(read_largest(&proxy).await, &Access::default()).await;
+        let response = proxy.forward(read_largest(&proxy).await, &Access::default(), &mut None).await;
         let status = response.map(|response| response.status().as_u16()).map_err(|error| error.status.as_u16());
         assert_eq!(status, expected);
     }

@@ -40,7 +40,7 @@ pub(crate) enum RequestedModel<'a> {
 
 impl<'a> RequestedModel<'a> {
     /// Returns the name, empty if it is unknown.
-    pub(super) fn name(self) -> &'a str {
+    pub(crate) fn name(self) -> &'a str {
         match self {
             Self::Name(model) | Self::Target(model) => model,
             Self::Unknown => "",

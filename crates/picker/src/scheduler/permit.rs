@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{measurement::Measurement, model_route::ModelRoute, selection::Selection};
 use crate::{
+    access_log::{AccessRecord, LoggedAdmission},
     control_headers::destination,
     demand::RequestInProgress,
     endpoint::Endpoint,
@@ -24,14 +25,37 @@ pub(crate) struct Permit {
     pub(crate) selection: Selection,
     /// Endpoints that failed before.
     pub(super) failed: Vec<SocketAddr>,
-    /// How long the selection took, without the time in a queue.
-    pub(super) decision_time: Duration,
+    /// How long the selection took in seconds, without the time in a queue. A Duration takes twice the space in the future of each
+    /// request.
+    pub(super) decision_seconds: f64,
+    /// What is recorded until the request ends, once it is admitted. Boxed for the size of the future of each request.
+    pub(super) records: Option<Box<Records>>,
+}
+
+/// What is recorded until an admitted request ends.
+#[derive(Debug)]
+pub(super) struct Records {
     /// Counts the request as running, and records its duration.
-    pub(super) running: Option<Box<RunningRequest>>,
+    running: RunningRequest,
     /// Counts the request to a pool whose workload is scaled to zero.
-    pub(super) in_progress: Option<RequestInProgress>,
+    _in_progress: Option<RequestInProgress>,
     /// Measures the latency if the use case has an objective.
-    pub(super) measurement: Option<Box<Measurement>>,
+    measurement: Option<Measurement>,
+    /// Line of the access log.
+    access_record: Option<Box<AccessRecord>>,
+}
+
+// === impl Records ===
+
+impl Records {
+    /// Returns the records of an admitted request, without a line of the access log.
+    pub(super) fn new(
+        running: RunningRequest,
+        in_progress: Option<RequestInProgress>,
+        measurement: Option<Measurement>,
+    ) -> Self {
+        Self { running, _in_progress: in_progress, measurement, access_record: None }
+    }
 }
 
 // === impl Permit ===
@@ -39,15 +63,38 @@ pub(crate) struct Permit {
 impl Permit {
     /// Returns the permit of a request that was sent to no endpoint before.
     pub(super) fn new(route: ModelRoute, selection: Selection, decision_time: Duration) -> Self {
-        Self {
-            route,
-            selection,
-            failed: Vec::new(),
-            decision_time,
-            running: None,
-            in_progress: None,
-            measurement: None,
+        Self { route, selection, failed: Vec::new(), decision_seconds: decision_time.as_secs_f64(), records: None }
+    }
+
+    /// Records the admission in the access log.
+    pub(crate) fn record_admission(&self, record: &mut AccessRecord) {
+        let route = &self.route;
+        record.record_admission(LoggedAdmission {
+            pool: &route.pool.key,
+            use_case: route.use_case().map(|use_case| use_case.declared_by.as_str()),
+            target_model: &route.target_model,
+            priority: route.priority,
+            prompt_tokens: route.scheduling_request().prompt_tokens(),
+            queue_time: self.records.as_ref().map_or(Duration::ZERO, |records| records.running.queue_time),
+        });
+    }
+
+    /// Records in the access log to which endpoint the request is sent.
+    pub(crate) fn record_endpoint(&self, record: &mut AccessRecord) {
+        let endpoint = &self.selection.result.endpoint;
+        record.record_endpoint(endpoint.address, &endpoint.pod, self.failed.len());
+    }
+
+    /// Adds the response to the record of the access log, which is written when the permit is dropped.
+    pub(crate) fn set_access_record(&mut self, record: Option<Box<AccessRecord>>) {
+        if let Some(records) = &mut self.records {
+            records.access_record = record;
         }
+    }
+
+    /// Returns the record of the access log.
+    pub(crate) fn access_record(&mut self) -> Option<&mut AccessRecord> {
+        self.records.as_mut()?.access_record.as_deref_mut()
     }
 
     /// Returns the number of endpoints to which the request was sent.
@@ -86,25 +133,35 @@ impl Permit {
 
     /// Returns whether the latency per output token is measured: the body of the response states the tokens.
     pub(crate) fn is_measured(&self) -> bool {
-        self.measurement.is_some()
+        self.records.as_ref().is_some_and(|records| records.measurement.is_some())
     }
 
     /// Records that the response is an error, whose latency is not measured.
     pub(crate) fn record_error_response(&mut self) {
-        self.measurement = None;
+        if let Some(records) = &mut self.records {
+            records.measurement = None;
+        }
     }
 
     /// Records a part of the body of the response.
     pub(crate) fn record_response_body(&mut self, chunk: &[u8]) {
-        if let Some(measurement) = &mut self.measurement {
+        let Some(records) = &mut self.records else { return };
+        if let Some(measurement) = &mut records.measurement {
             measurement.record_body(chunk);
+        }
+        if let Some(record) = &mut records.access_record {
+            record.record_body(chunk);
         }
     }
 
     /// Records that the response is complete.
     pub(crate) fn record_response_end(&mut self) {
-        if let Some(measurement) = self.measurement.take() {
+        let Some(records) = &mut self.records else { return };
+        if let Some(measurement) = records.measurement.take() {
             measurement.finish(Instant::now());
+        }
+        if let Some(record) = &mut records.access_record {
+            record.record_end();
         }
     }
 

@@ -153,6 +153,16 @@ pub(crate) async fn start_gateway(
     policy: SchedulingPolicy,
     options: GatewayOptions,
 ) -> GatewayFixture {
+    start_scheduler(engines, targets, Scheduler::new(policy, 1), options).await
+}
+
+/// Starts `engines` and a gateway like [`start_gateway`] with this scheduler.
+pub(crate) async fn start_scheduler(
+    engines: Vec<Config>,
+    targets: &[(&str, u32)],
+    scheduler: Scheduler,
+    options: GatewayOptions,
+) -> GatewayFixture {
     let shutdown = CancellationToken::new();
     let mut addresses = Vec::new();
     for config in engines {
@@ -160,7 +170,7 @@ pub(crate) async fn start_gateway(
         addresses.push(listener.local_addr().unwrap());
         tokio::spawn(engine::serve(listener, config, RequestMemory::default(), shutdown.clone()));
     }
-    let scheduler = Arc::new(Scheduler::new(policy, 1).with_default_namespace("ns".to_owned()));
+    let scheduler = Arc::new(scheduler.with_default_namespace("ns".to_owned()));
     scheduler.replace(vec![pool(&scheduler, &addresses, targets)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();

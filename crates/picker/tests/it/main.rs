@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod access_log;
 mod api_server;
 mod backend_pools;
 mod endpoint_picker;

@@ -19,8 +19,8 @@ use picker::ext_proc::{
     processing_response::Response, value::Kind,
 };
 use picker::{
-    DEFAULT_REQUEST_MEMORY, EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc, serve_metrics,
-    watch_inference_pool,
+    AccessLog, DEFAULT_REQUEST_MEMORY, EndpointPicker, ListenerRole, PoolGroup, parse_config, serve_grpc,
+    serve_metrics, watch_inference_pool,
 };
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
@@ -73,12 +73,21 @@ impl PickerFixture {
 
     /// Starts a picker after `prepare` has created objects.
     pub(crate) async fn start_with(config: &str, prepare: impl FnOnce(&Server)) -> PickerFixture {
+        Self::start_with_log(config, prepare, None).await
+    }
+
+    /// Starts a picker like [`Self::start_with`] with an access log.
+    pub(crate) async fn start_with_log(
+        config: &str,
+        prepare: impl FnOnce(&Server),
+        access_log: Option<AccessLog>,
+    ) -> PickerFixture {
         let server = api_server::start();
         prepare(&server);
         server.create("customresourcedefinitions.apiextensions.k8s.io", pool_definition()).unwrap();
         let key = NamespacedName { namespace: "default".to_owned(), name: "pool".to_owned() };
-        let picker =
-            Arc::new(EndpointPicker::new(key, parse_config(config).unwrap().policy, DEFAULT_REQUEST_MEMORY, 7));
+        let picker = EndpointPicker::new(key, parse_config(config).unwrap().policy, DEFAULT_REQUEST_MEMORY, 7);
+        let picker = Arc::new(picker.with_access_log(access_log));
         let shutdown = CancellationToken::new();
         let client = kube::Client::new(apiserver::router(&server), "default");
         tokio::spawn(watch_inference_pool(client, PoolGroup::Stable, Arc::clone(&picker), shutdown.clone()));
