@@ -20,13 +20,13 @@ pub const ACCELERATOR_CLASS: Kind = Kind::cluster_scoped("ome.io", "v1beta1", "A
 pub const FUSIONINFER_SERVICE: Kind =
     Kind::namespaced("fusioninfer.io", "v1alpha1", "InferenceService", "inferenceservices");
 /// BackendPool: the endpoints of a model.
-pub(crate) const BACKEND_POOL: Kind =
+pub const BACKEND_POOL: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "BackendPool", "backendpools");
 /// LLMUseCaseSet: model names served by pools.
-pub(crate) const LLM_USE_CASE_SET: Kind =
+pub const LLM_USE_CASE_SET: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCaseSet", "llmusecasesets");
 /// LLMUseCase: one model name. Only endpoint pickers and gateways read it.
-pub(crate) const LLM_USE_CASE: Kind =
+pub const LLM_USE_CASE: Kind =
     Kind::namespaced("inference.networking.x-k8s.io", "v1alpha1", "LLMUseCase", "llmusecases");
 /// LeaderWorkerSet: groups of Pods across nodes.
 pub(crate) const LEADER_WORKER_SET: Kind =

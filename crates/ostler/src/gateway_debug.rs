@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
-use http::Method;
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
@@ -68,11 +68,28 @@ impl GatewayDebugArgs {
 // === impl GatewayDebug ===
 
 impl GatewayDebug {
-    /// Sends a request and returns the value of the response.
+    /// Returns the value at `path`, or `None` if the gateway has none.
+    ///
+    /// # Errors
+    /// No gateway responds, or its response is another error.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>> {
+        match self.request(Method::GET, path, String::new()).await? {
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, body) => self.decode(path, status, &body).map(Some),
+        }
+    }
+
+    /// Returns the value of the response to a body that is sent to `path`.
     ///
     /// # Errors
     /// No gateway responds, or its response is an error.
-    pub(crate) async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: String) -> Result<T> {
+    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T> {
+        let (status, body) = self.request(Method::POST, path, body).await?;
+        self.decode(path, status, &body)
+    }
+
+    /// Sends a request and returns status and body of the response.
+    async fn request(&self, method: Method, path: &str, body: String) -> Result<(StatusCode, Bytes)> {
         let uri = format!("http://{}{path}", self.address);
         let request = http::Request::builder().method(method).uri(&uri).body(Full::new(Bytes::from(body)))?;
         let response = async {
@@ -84,22 +101,27 @@ impl GatewayDebug {
                 .map_err(|error| anyhow!(error))?;
             anyhow::Ok((status, body.to_bytes()))
         };
-        let failed = |cause: String| {
-            error_with_hint(format!("no gateway responds at {}: {cause}", self.address), PORT_FORWARD_HINT)
-        };
-        let (status, body) = match timeout(REQUEST_TIMEOUT, response).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(failed(cluster::error_chain(error.as_ref()))),
-            Err(_) => return Err(failed(format!("timed out after {} s", REQUEST_TIMEOUT.as_secs()))),
-        };
-        if status.is_success() {
-            return serde_json::from_slice(&body)
-                .with_context(|| format!("{uri}: the response is from another version"));
+        match timeout(REQUEST_TIMEOUT, response).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(self.no_gateway(&cluster::error_chain(error.as_ref()))),
+            Err(_) => Err(self.no_gateway(&format!("timed out after {} s", REQUEST_TIMEOUT.as_secs()))),
         }
-        let error: Value = serde_json::from_slice(&body).unwrap_or_default();
+    }
+
+    fn decode<T: DeserializeOwned>(&self, path: &str, status: StatusCode, body: &[u8]) -> Result<T> {
+        if status.is_success() {
+            let address = self.address;
+            return serde_json::from_slice(body)
+                .with_context(|| format!("http://{address}{path}: the response is of another version"));
+        }
+        let error: Value = serde_json::from_slice(body).unwrap_or_default();
         match error["error"]["message"].as_str() {
             Some(message) => Err(anyhow!("the gateway responded {status}: {message}")),
-            None => Err(failed(format!("it responded {status}"))),
+            None => Err(self.no_gateway(&format!("it responded {status}"))),
         }
+    }
+
+    fn no_gateway(&self, cause: &str) -> anyhow::Error {
+        error_with_hint(format!("no gateway responds at {}: {cause}", self.address), PORT_FORWARD_HINT)
     }
 }

@@ -7,6 +7,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use cluster::NamespacedName;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body::Body;
 use http_body_util::Full;
@@ -27,6 +28,9 @@ pub const DEBUG_PATH: &str = "/debug/";
 
 /// Start of the path of a trace, before the path of the request to the gateway.
 const TRACE_PATH: &str = "/debug/trace";
+
+/// Start of the paths of the details of pools, before `NAMESPACE/NAME`.
+const POOLS_PATH: &str = "/debug/pools/";
 
 /// Limits of the body of a request to trace.
 const TRACE_LIMITS: BodyLimits = BodyLimits { timeout: Duration::from_secs(30), ..BODY_LIMITS };
@@ -55,6 +59,16 @@ impl DebugEndpoints {
             let message = "Debug endpoints respond to clients on the loopback interface only. Run `kubectl port-forward` \
                            to the Pod, and use http://localhost.";
             return error(&OpenAiError::forbidden(message));
+        }
+        if let Some(pool) = request.uri().path().strip_prefix(POOLS_PATH) {
+            let details = pool
+                .split_once('/')
+                .and_then(|(namespace, name)| self.scheduler.pool_details(&NamespacedName::new(namespace, name)));
+            return match details {
+                Some(details) if request.method() == Method::GET => json(StatusCode::OK, &details),
+                Some(_) => error(&OpenAiError::method_not_allowed("GET")),
+                None => error(&OpenAiError::unknown_path(request.method(), request.uri().path())),
+            };
         }
         let result = match request.uri().path().strip_prefix(TRACE_PATH) {
             Some(_) if request.method() != Method::POST => Err(OpenAiError::method_not_allowed("POST")),
@@ -109,7 +123,7 @@ impl DebugEndpoints {
 /// loopback address sends this name.
 fn is_local<B>(request: &Request<B>, client: SocketAddr) -> bool {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let authority = request.uri().authority().map(|authority| authority.as_str()).or(host);
+    let authority = request.uri().authority().map(http::uri::Authority::as_str).or(host);
     let host = authority.and_then(|authority| authority.parse::<http::uri::Authority>().ok());
     let is_loopback_name = host.is_some_and(|host| {
         let name = host.host().trim_matches(['[', ']']);
@@ -141,7 +155,6 @@ fn error(error: &OpenAiError) -> Response<Full<Bytes>> {
 
 #[cfg(test)]
 mod tests {
-    use cluster::NamespacedName;
     use http_body_util::BodyExt as _;
     use rstest::rstest;
 
@@ -283,6 +296,32 @@ mod tests {
         assert_eq!(reasons, expected);
         assert_eq!(explained.selected, Some("10.0.0.4:8000".parse().unwrap()));
         assert!(explained.endpoints.iter().all(|endpoint| endpoint.requests == 0));
+    }
+
+    /// Requests, their shares and what was shed are shown by flow; endpoints with their health and limits.
+    #[tokio::test(start_paused = true)]
+    async fn details_of_a_pool_show_shares_and_health() {
+        let scheduler = scheduler(2);
+        let pool = scheduler.snapshot().pools.values().next().cloned().unwrap();
+        let now = tokio::time::Instant::now();
+        pool.ready_endpoints[0].state.health.record_outcome(RequestOutcome::NotConnected, 0, now);
+        drop([admit(&scheduler, "hello").await, admit(&scheduler, "hello").await]);
+        pool.usage.record_admission("other", -10, 60, now);
+        let error = crate::routing_error::RoutingError::QueueTimeout(pool.key.clone());
+        pool.usage.record_rejection("chat", -10, &error, now);
+        let request = Request::get("/debug/pools/ns/p").header("host", "localhost").body(String::new()).unwrap();
+        let (status, details) = respond(&scheduler, request, LOOPBACK).await;
+        assert_eq!(status, 200);
+        let details: crate::PoolDetails = serde_json::from_value(details).unwrap();
+        let flows: Vec<_> = details.flows.iter().map(|flow| (flow.name.as_str(), flow.requests, flow.tokens)).collect();
+        assert_eq!(flows, [("chat", 2, 130), ("other", 1, 60)]);
+        assert!((details.flows[0].share - 130.0 / 190.0).abs() < 1e-9);
+        assert_eq!(details.flows[0].use_case.as_deref(), Some("LLMUseCase ns/chat"));
+        assert_eq!(details.flows[0].rejected, [("QueueTimeout".to_owned(), 1)].into());
+        let health = details.endpoints.iter().map(|endpoint| (endpoint.ejected_seconds, endpoint.consecutive_failures));
+        assert_eq!(health.collect::<Vec<_>>(), [(Some(1.0), 1), (None, 0)]);
+        let missing = Request::get("/debug/pools/ns/q").header("host", "localhost").body(String::new()).unwrap();
+        assert_eq!(respond(&scheduler, missing, LOOPBACK).await.0, 404);
     }
 
     #[rstest]

@@ -96,6 +96,16 @@ impl EndpointHealth {
         !self.is_impaired.load(Relaxed) || self.lock().ejected_until.is_none_or(|until| until <= now)
     }
 
+    /// Returns for how long no requests are sent to the endpoint because earlier ones failed.
+    pub(crate) fn ejection(&self, now: Instant) -> Option<Duration> {
+        self.lock().ejected_until?.checked_duration_since(now).filter(|remaining| !remaining.is_zero())
+    }
+
+    /// Returns the number of failures since the last response.
+    pub(crate) fn consecutive_failures(&self) -> u32 {
+        self.lock().consecutive_failures
+    }
+
     /// Returns whether the engine sleeps according to the last scrape. It accepts requests and does not respond.
     pub(crate) fn is_asleep(&self, now: Instant) -> bool {
         self.is_impaired.load(Relaxed) && self.lock().asleep_until.is_some_and(|until| now < until)

@@ -23,7 +23,7 @@
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
 //! 5. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
 //! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
-//!    decisions as `request_trace`; `metrics_server`.
+//!    decisions as `request_trace` and pools as `pool_details`; `metrics_server`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 
@@ -69,7 +69,9 @@ mod openai_error;
 mod output_tokens;
 mod pod;
 mod policy;
+mod pool_details;
 mod pool_scheduling;
+mod pool_usage;
 mod prefix_index;
 mod profile;
 mod projection;
@@ -107,6 +109,7 @@ pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
 pub use objective::DEFAULT_OBJECTIVE_WINDOW;
 pub use policy::SchedulingPolicy;
+pub use pool_details::{EndpointDetails, FlowDetails, ObjectiveDetails, PoolDetails};
 pub use pool_scheduling::PoolScheduling;
 pub use projection::{EndpointPickerService, InvalidService};
 pub use request::{DEFAULT_REQUEST_MEMORY, MIN_GATEWAY_MEMORY};

@@ -38,3 +38,21 @@ pub(crate) enum RoutingError {
     #[error("All engines of pool {0} are busy, and too many requests for this model wait in its queue.")]
     ReplacedByFairness(NamespacedName),
 }
+
+// === impl RoutingError ===
+
+impl RoutingError {
+    /// Returns the name of the reason in reports.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::ModelNotFound(_) | Self::ModelInOtherNamespaces { .. } => "ModelNotFound",
+            Self::UnresolvedBackend(_) => "UnresolvedBackend",
+            Self::PoolNotFound(_) => "PoolNotFound",
+            Self::NoEndpointAvailable(_) => "NoEndpointAvailable",
+            Self::QueueFull(_) => "QueueFull",
+            Self::QueueTimeout(_) => "QueueTimeout",
+            Self::ReplacedByPriority(_) => "ReplacedByPriority",
+            Self::ReplacedByFairness(_) => "ReplacedByFairness",
+        }
+    }
+}

@@ -4,6 +4,7 @@ mod admission_request;
 #[cfg(test)]
 mod change_simulation;
 mod current_snapshot;
+mod details;
 mod eligibility;
 mod interruptions;
 mod measurement;
@@ -198,6 +199,12 @@ impl Scheduler {
             true => pool,
             false => Arc::new(Pool { objectives, ..(*pool).clone() }),
         };
+        let pool = match old {
+            Some(old) if !Arc::ptr_eq(&old.usage, &pool.usage) => {
+                Arc::new(Pool { usage: Arc::clone(&old.usage), ..(*pool).clone() })
+            }
+            _ => pool,
+        };
         if let Some(old) = old.filter(|old| old.scale_to_zero.is_some() && old.is_serving()) {
             pool.scheduling.record_listed_models(old.listed_models(), Instant::now());
         }
@@ -265,6 +272,8 @@ impl Scheduler {
         };
         let running = self.record_admission(request, &permit, start);
         let in_progress = self.demand.begin(&permit.route.pool);
+        let ModelRoute { pool, flow, priority, .. } = &permit.route;
+        pool.usage.record_admission(flow, *priority, permit.route.computed_tokens(), start);
         let window = match request.model {
             RequestedModel::Name(_) => permit.route.objective_window().cloned(),
             RequestedModel::Target(_) | RequestedModel::Unknown => None,

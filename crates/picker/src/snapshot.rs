@@ -20,6 +20,7 @@ use crate::{
     model_names::ModelNames,
     objective::PoolObjectives,
     pool_scheduling::PoolScheduling,
+    pool_usage::PoolUsage,
     queue_limits::QueueLimits,
     served_models::{ModelHashes, ServedModels},
     use_case::{IMPLICIT, UseCase},
@@ -56,6 +57,8 @@ pub struct Pool {
     pub(crate) endpoint_facts: Vec<EndpointFacts>,
     /// Measured latencies of use cases with an objective.
     pub(crate) objectives: PoolObjectives,
+    /// Its recent requests.
+    pub(crate) usage: Arc<PoolUsage>,
 }
 
 /// All pools at one point in time.
@@ -91,6 +94,7 @@ impl Pool {
             scale_to_zero: None,
             creation_timestamp: String::new(),
             objectives: PoolObjectives::default(),
+            usage: Arc::default(),
             scheduling,
         }
     }

@@ -35,6 +35,10 @@ pub(super) enum ObjectType {
     Pod,
     /// A Node, whose GPUs dual pods use.
     Node,
+    /// A BackendPool.
+    Pool,
+    /// An LLMUseCaseSet or LLMUseCase.
+    UseCases,
 }
 
 /// The objects that a command accepts.
@@ -62,7 +66,7 @@ pub(super) struct FoundObject {
 }
 
 /// The accepted kinds. General names refer to several kinds.
-static KINDS: [ObjectKind; 9] = [
+static KINDS: [ObjectKind; 12] = [
     ObjectKind {
         kind: kinds::OME_SERVICE,
         object_type: ObjectType::OmeService,
@@ -84,6 +88,9 @@ static KINDS: [ObjectKind; 9] = [
     ObjectKind { kind: kinds::CLUSTER_BASE_MODEL, object_type: ObjectType::Model, aliases: &["model"] },
     ObjectKind { kind: kinds::POD, object_type: ObjectType::Pod, aliases: &["po"] },
     ObjectKind { kind: kinds::NODE, object_type: ObjectType::Node, aliases: &["no"] },
+    ObjectKind { kind: kinds::BACKEND_POOL, object_type: ObjectType::Pool, aliases: &["bpool", "pool"] },
+    ObjectKind { kind: kinds::LLM_USE_CASE_SET, object_type: ObjectType::UseCases, aliases: &["lucs", "usecase"] },
+    ObjectKind { kind: kinds::LLM_USE_CASE, object_type: ObjectType::UseCases, aliases: &["luc", "usecase"] },
 ];
 
 // === impl ObjectReference ===
@@ -218,7 +225,8 @@ impl AcceptedObjects {
     fn hint(self) -> &'static str {
         match self {
             Self::Any => {
-                "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME, model/NAME, pod/NAME or node/NAME"
+                "write inferenceservice/NAME, acceleratorclass/NAME, runtime/NAME, model/NAME, backendpool/NAME, usecase/NAME, pod/NAME \
+                 or node/NAME"
             }
             Self::Services | Self::ServicesWithSelection => "write inferenceservice/NAME",
         }
@@ -290,6 +298,9 @@ mod tests {
     #[case::class("aclass/a", &["acceleratorclass.ome.io/a"])]
     #[case::pod("pod/a", &["pod/a"])]
     #[case::node("no a", &["node/a"])]
+    #[case::pool("bpool/a", &["backendpool.inference.networking.x-k8s.io/a"])]
+    #[case::set("lucs/a", &["llmusecaseset.inference.networking.x-k8s.io/a"])]
+    #[case::use_case("luc a", &["llmusecase.inference.networking.x-k8s.io/a"])]
     fn resolves_kinds_without_services(#[case] words: &str, #[case] expected: &[&str]) {
         assert_eq!(parse(words, AcceptedObjects::Any), expected);
     }

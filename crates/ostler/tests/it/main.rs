@@ -16,6 +16,7 @@ mod dual_pod_services;
 mod dual_pods;
 mod fields;
 mod full_class;
+mod gateway_debug;
 mod image;
 mod kubectl;
 mod lint;

@@ -113,10 +113,15 @@ impl PoolQueues {
     ) -> Result<Permit, RoutingError> {
         let (key, limit) = (route.pool.key.clone(), route.pool.queue_timeout());
         let queue = self.queue(&key);
+        let (usage, flow, priority) = (Arc::clone(&route.pool.usage), route.flow.clone(), route.priority);
+        let record_rejection = |error: &RoutingError| usage.record_rejection(&flow, priority, error, Instant::now());
         let mut timer = metrics.time_queued_request(&key, &route.flow, route.priority);
         let (sender, receiver) = oneshot::channel();
         let pushed = queue.push(WaitingRequest { route, subset, rng, sender }, bytes);
-        let _place = pushed.inspect_err(|_| timer.outcome = QueueOutcome::RejectedCapacity)?;
+        let _place = pushed.inspect_err(|error| {
+            timer.outcome = QueueOutcome::RejectedCapacity;
+            record_rejection(error);
+        })?;
         // An engine may have become free before the request was in the queue.
         queue.dispatch();
         let result = timeout(limit, receiver).await;
@@ -125,14 +130,15 @@ impl PoolQueues {
             Ok(_) => QueueOutcome::EvictedOther,
             Err(_) => QueueOutcome::EvictedTimeout,
         };
-        match result {
+        let result = match result {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(RoutingError::PoolNotFound(key.clone())),
             Err(_) => match queue.current_pool() {
                 Some(pool) if pool.has_awake_endpoint(Instant::now()) => Err(RoutingError::QueueTimeout(key.clone())),
                 _ => Err(RoutingError::NoEndpointAvailable(key.clone())),
             },
-        }
+        };
+        result.inspect_err(record_rejection)
     }
 
     /// Uses the pools of a new snapshot. Requests to pools that do not exist any more fail.

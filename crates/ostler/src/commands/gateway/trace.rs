@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use http::Method;
 use picker::RequestTrace;
 use serde_json::{Value, json};
 
@@ -65,7 +64,7 @@ Examples:
 pub(super) async fn run(args: TraceArgs) -> Result<Exit> {
     let (path, body) = (request_path(&args)?, body(&args)?);
     let gateway = args.debug.gateway(&args.connect)?;
-    let trace: RequestTrace = gateway.send(Method::POST, &path, body).await?;
+    let trace: RequestTrace = gateway.post(&path, body).await?;
     output::print_line(&match args.output {
         OutputFormat::Text => request_trace::render(&trace),
         OutputFormat::Json => serde_json::to_string_pretty(&trace)?,

@@ -1,6 +1,7 @@
 //! The explanation of an object: a headline, a tree of reasons, and changes that would help.
 
 use jiff::{SignedDuration, Timestamp};
+use picker::PoolDetails;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,6 +29,12 @@ pub(crate) struct Explanation {
     pub conditions: Vec<Value>,
     /// Reasons, from the conditions of the object down to the cause.
     pub tree: Vec<TreeNode>,
+    /// What the gateway knows about the pools of a BackendPool or use cases.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolDetails>,
+    /// Where the explanation of a BackendPool or use cases comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Pods with problems.
     pub pods: Vec<PodProblem>,
     /// Changes that would help, found by repeating selection or scheduling with one constraint lifted.
@@ -72,6 +79,8 @@ impl Explanation {
             decision: None,
             conditions: conditions.as_array().cloned().unwrap_or_default(),
             tree: Vec::new(),
+            pools: Vec::new(),
+            source: None,
             pods: Vec::new(),
             remedies: Vec::new(),
         }
@@ -88,6 +97,7 @@ pub(crate) fn render(explanation: &Explanation) -> String {
         lines.push("What would help".to_owned());
         lines.extend(remedies.iter().map(|remedy| format!("  · {remedy}")));
     }
+    lines.extend(explanation.source.iter().map(|source| format!("({source})")));
     lines.join("\n")
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod model;
 mod node_remedies;
 mod placement;
 mod pod_problems;
+pub(crate) mod pool;
 mod quota;
 pub(crate) mod runtime;
 mod scale_down;
