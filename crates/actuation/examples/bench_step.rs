@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use actuation::{
@@ -55,7 +55,17 @@ fn derivation<'a>(
     accelerators: &'a std::collections::BTreeSet<String>,
     map: &'a GpuMap,
 ) -> Derivation<'a> {
-    Derivation { requester, node: "node-1", hostname: "node-1", accelerators, gpu_map: Some(map), owner: None }
+    static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+    let settings = &SETTINGS;
+    Derivation {
+        requester,
+        node: "node-1",
+        hostname: "node-1",
+        accelerators,
+        gpu_map: Some(map),
+        owner: None,
+        settings,
+    }
 }
 
 /// Returns a requester that has claimed the accelerator of this index.

@@ -155,6 +155,7 @@ mod tests {
             namespace: "n".to_owned(),
             node: "node".to_owned(),
             spec: json!({}),
+            instance: None,
             labels: Default::default(),
             annotations: Default::default(),
             pool_labels: Default::default(),

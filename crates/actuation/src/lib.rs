@@ -78,7 +78,7 @@ pub use http::perform;
 pub use launcher_daemon::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
 pub use metrics::Metrics;
 pub use node::{Availability, Demand, Engine, EngineState, NodeState, Rejection, Server};
-pub use nominal::{Derivation, NominalProvider, Owner, PatchError, nominal_provider};
+pub use nominal::{Derivation, NominalInstance, NominalProvider, Owner, PatchError, nominal_provider};
 pub use pod_ref::PodRef;
 pub use problem::Problem;
 pub use provider::{Binding, PoolLabels, Provider};
@@ -89,7 +89,7 @@ pub use rbac::{
 pub use release::{ReleaseError, ReleaseSummary, release};
 pub use requester::Requester;
 pub use requester_daemon::{RequesterDaemon, RequesterOptions};
-pub use settings::Settings;
+pub use settings::{LauncherSettings, Mode, Settings};
 pub use step::step;
 pub use template::template_provider;
 pub use write::provider_pod;

@@ -17,6 +17,29 @@ pub struct Settings {
     pub verify_completion: bool,
     /// Accelerator memory in MiB that a sleeping engine may retain.
     pub residue_mib: u64,
+    /// Mode of requesters without the annotation `mode`.
+    pub mode: Mode,
+    /// Launchers that the controller creates.
+    pub launcher: LauncherSettings,
+}
+
+/// How the engine of a requester runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// As a Pod.
+    #[default]
+    Direct,
+    /// As an instance of a launcher, which is a Pod that can run several engines.
+    Launcher,
+}
+
+/// Launchers that the controller creates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherSettings {
+    /// Image with the program `ostler`, which is copied into the container of the engine.
+    pub image: String,
+    /// Maximum number of instances of one launcher.
+    pub max_instances: usize,
 }
 
 // === impl Settings ===
@@ -30,6 +53,30 @@ impl Default for Settings {
             settle: Duration::from_millis(200),
             verify_completion: false,
             residue_mib: 4096,
+            mode: Mode::Direct,
+            launcher: LauncherSettings::default(),
         }
+    }
+}
+
+// === impl Mode ===
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        match text {
+            "direct" => Ok(Mode::Direct),
+            "launcher" => Ok(Mode::Launcher),
+            _ => Err(format!("\"{text}\" is neither \"direct\" nor \"launcher\"")),
+        }
+    }
+}
+
+// === impl LauncherSettings ===
+
+impl Default for LauncherSettings {
+    fn default() -> Self {
+        LauncherSettings { image: concat!("ostler:", env!("CARGO_PKG_VERSION")).to_owned(), max_instances: 16 }
     }
 }

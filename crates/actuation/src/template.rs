@@ -8,6 +8,7 @@ use crate::gpu_map::GpuMap;
 use crate::nominal::{Derivation, NominalProvider, Owner, nominal_provider};
 use crate::problem::Problem;
 use crate::requester::{Requester, unsupported_feature};
+use crate::settings::Settings;
 
 /// Name of the node and of the accelerator that the derivation assumes.
 const ASSUMED: &str = "assumed";
@@ -30,6 +31,7 @@ pub fn template_provider(requester: &Value, owner: Option<&Owner>) -> Result<Nom
         accelerators: &BTreeSet::from([ASSUMED.to_owned()]),
         gpu_map: Some(&map),
         owner,
+        settings: &Settings::default(),
     })
 }
 

@@ -161,6 +161,7 @@ mod tests {
             namespace: "n".to_owned(),
             node: "node-1".to_owned(),
             spec: json!({}),
+            instance: None,
             labels: BTreeMap::new(),
             pool_labels: BTreeMap::new(),
             annotations: BTreeMap::new(),

@@ -52,7 +52,8 @@ pub const ACCELERATORS_CONTAINER: &str = "dual-pods.llm-d.ai/accelerators-contai
 pub const STATUS: &str = "dual-pods.llm-d.ai/status";
 /// Annotation of a bound provider: UID and name of its requester, separated by a space.
 pub const REQUESTER: &str = "dual-pods.llm-d.ai/requester";
-/// Annotation of a provider: hash of what makes an engine suitable for a requester.
+/// Annotation of a provider: hash of what makes an engine suitable for a requester; of a launcher, hash of what makes it suitable for
+/// an engine.
 pub const NOMINAL: &str = "dual-pods.llm-d.ai/nominal";
 /// Annotation of a provider: port of its engine.
 pub const SERVER_PORT: &str = "dual-pods.llm-d.ai/server-port";
@@ -62,6 +63,12 @@ pub const LAST_AWAKE: &str = "dual-pods.llm-d.ai/last-awake";
 pub const POOL_LABELS: &str = "dual-pods.llm-d.ai/pool-labels";
 /// Annotation of a provider: completion that its engine returned when it was first ready.
 pub const FINGERPRINT: &str = "dual-pods.llm-d.ai/fingerprint";
+/// Annotation of a provider that is a launcher: JSON object of its engines by instance id, which it has whether or not they run.
+pub const INSTANCES: &str = "dual-pods.llm-d.ai/instances";
+/// Annotation of a bound launcher: id of the instance that serves the requester.
+pub const INSTANCE_ID: &str = "dual-pods.llm-d.ai/instance-id";
+/// Annotation of a launcher: how many instances it can have.
+pub const MAX_INSTANCES: &str = "dual-pods.llm-d.ai/max-instances";
 /// Label of both Pods while they are bound: name of the other Pod.
 pub const DUAL: &str = "dual-pods.llm-d.ai/dual";
 /// Label of a provider: `true` or `false`.
@@ -125,7 +132,7 @@ pub fn is_requester(pod: &Value) -> bool {
     user_annotations.into_iter().any(|name| annotation(pod, name).is_some())
 }
 
-/// Whether a Pod looks like a provider in direct mode. A copy that a user made of a provider does, too: only the field managers of
+/// Whether a Pod looks like a provider. A copy that a user made of a provider does, too: only the field managers of
 /// the annotation [`NOMINAL`] show that a controller created the Pod.
 #[must_use]
 pub fn is_provider(pod: &Value) -> bool {

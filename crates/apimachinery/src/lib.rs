@@ -5,7 +5,7 @@
 //! to generated structs, so unknown and newer fields survive.
 //!
 //! Layers, from low to high:
-//! - values: `quantity`, `resource_list`, `int_or_percent`, `time`, `hash`, `go` (Go's formatting), `status`; `panic`, `panic_back_off`;
+//! - values: `quantity`, `resource_list`, `int_or_percent`, `time`, `hash`, `go` (Go's formatting), `expansion` (of variables), `status`; `panic`, `panic_back_off`;
 //! - access to objects and the built-in kinds: `object`, `condition`, `pod`, `persistent_volume`, `disruption_budget`;
 //! - `merge_schema`: how the fields of a type merge;
 //! - operations on objects: `apply`, `patch`, `selector`;
@@ -17,6 +17,7 @@
 mod apply;
 pub mod condition;
 pub mod disruption_budget;
+mod expansion;
 mod go;
 mod hash;
 mod int_or_percent;
@@ -37,6 +38,7 @@ pub mod time;
 pub use apply::{
     ApplyOptions, UpdateOptions, equal_ignoring_timestamps, server_side_apply, track_update, typed_patch_error,
 };
+pub use expansion::expand_variables;
 pub use go::{go_format_struct, go_format_syntax, go_format_value, go_type_name};
 pub use hash::fnv1a_32;
 pub use int_or_percent::scaled_int_or_percent;

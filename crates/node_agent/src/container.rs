@@ -284,7 +284,7 @@ impl ContainerSupervisor {
         let variables = env.iter().cloned().collect();
         let expand_list = |field: &str| {
             let items = object::strings(self.spec.get(field));
-            items.into_iter().map(|item| environment::expand(item, &variables)).collect()
+            items.into_iter().map(|item| apimachinery::expand_variables(item, &variables)).collect()
         };
         let name = object::text(&self.spec, "/name");
         let pod_dir = self.context.pod_dir(&self.pod, [&self.spec]);

@@ -105,8 +105,8 @@ impl Coordinator {
     #[must_use]
     pub fn new(settings: Settings, stores: Stores, namespace: String) -> Coordinator {
         Coordinator {
+            nodes: NodeTable::new(stores, settings.clone(), namespace),
             settings,
-            nodes: NodeTable::new(stores, namespace),
             queue: WorkQueue::default(),
             write_failures: BTreeMap::new(),
         }

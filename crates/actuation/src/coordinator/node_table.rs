@@ -18,11 +18,13 @@ use crate::ownership::{is_claimed_requester, is_own_provider};
 use crate::pod_ref::PodRef;
 use crate::provider::Provider;
 use crate::requester::{Requester, unsupported_feature};
+use crate::settings::Settings;
 
 /// The states of all nodes that have a requester or a provider.
 #[derive(Debug)]
 pub(super) struct NodeTable {
     stores: Stores,
+    settings: Settings,
     /// Namespace whose `gpu-map` is read for requesters of namespaces without one.
     namespace: String,
     nodes: BTreeMap<String, NodeState>,
@@ -69,9 +71,10 @@ impl PodLocation {
 // === impl NodeTable ===
 
 impl NodeTable {
-    pub(super) fn new(stores: Stores, namespace: String) -> NodeTable {
+    pub(super) fn new(stores: Stores, settings: Settings, namespace: String) -> NodeTable {
         NodeTable {
             stores,
+            settings,
             namespace,
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -196,7 +199,8 @@ impl NodeTable {
         let gpu_map = maps.get(&requester.pod.namespace).or_else(|| maps.get(&self.namespace));
         let owner = self.owner(&pod);
         let owner = owner.as_ref();
-        let derivation = Derivation { requester: &pod, node, hostname, accelerators, gpu_map, owner };
+        let settings = &self.settings;
+        let derivation = Derivation { requester: &pod, node, hostname, accelerators, gpu_map, owner, settings };
         Some(match nominal_provider(&derivation) {
             Ok(nominal) => Demand::Nominal(Arc::new(nominal)),
             Err(problem) => Demand::Invalid(problem),

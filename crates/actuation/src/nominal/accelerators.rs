@@ -4,7 +4,8 @@ use api::is_accelerator_resource;
 use apimachinery::object::items;
 use serde_json::{Value, json};
 
-const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+/// Variable with the indexes of the GPUs that a process may use.
+pub(super) const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// Sets the requests and limits of every accelerator resource to zero.
 pub(super) fn request_none(spec: &mut Value) {

@@ -1,9 +1,10 @@
 //! Derives the nominal provider of a requester: the Pod that would run its engine.
 //!
-//! Layers, from low to high: `patch` and `accelerators`, `owner`, `inherited`; [`nominal_provider`] calls them.
+//! Layers, from low to high: `patch` and `accelerators`, `owner`, `inherited`, `launcher`; [`nominal_provider`] calls them.
 
 mod accelerators;
 mod inherited;
+mod launcher;
 mod owner;
 mod patch;
 #[cfg(test)]
@@ -19,6 +20,9 @@ use serde_json::{Value, json};
 use crate::gpu_map::GpuMap;
 use crate::identity::{IdentityInput, identity};
 use crate::problem::Problem;
+use crate::settings::{Mode, Settings};
+use launcher::LauncherInput;
+pub use launcher::NominalInstance;
 use patch::Patch;
 pub use patch::PatchError;
 
@@ -40,6 +44,8 @@ pub struct Derivation<'a> {
     pub gpu_map: Option<&'a GpuMap>,
     /// The set that controls the requester, if its selector is known.
     pub owner: Option<&'a Owner>,
+    /// Settings of the controller.
+    pub settings: &'a Settings,
 }
 
 /// A set of Pods, such as a ReplicaSet.
@@ -58,8 +64,10 @@ pub struct NominalProvider {
     pub namespace: String,
     /// Name of the Node.
     pub node: String,
-    /// Spec of the Pod.
+    /// Spec of the Pod. In launcher mode, it is that of the launcher.
     pub spec: Value,
+    /// The engine in launcher mode; `None` in direct mode.
+    pub instance: Option<NominalInstance>,
     /// Labels that the provider has while it is bound, without `pool_labels`.
     pub labels: BTreeMap<String, String>,
     /// Labels that the patch sets: pools select the provider by them, so that it has them only while its engine is awake.
@@ -70,7 +78,7 @@ pub struct NominalProvider {
     pub owner: Option<Value>,
     /// UUIDs of the accelerators.
     pub accelerators: BTreeSet<String>,
-    /// Hash of what makes an engine suitable.
+    /// Hash of what makes an engine suitable; in launcher mode also the id of the instance.
     pub identity: String,
     /// Port of the engine.
     pub port: u16,
@@ -89,11 +97,14 @@ pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Prob
     let mut pod = patch.apply(&inherited::base_pod(requester, &patch)).map_err(Problem::InvalidPatch)?;
     let index = engine_index(&pod).map_err(Problem::InvalidPatch)?;
     let port = engine_port(&pod, index).map_err(Problem::InvalidPatch)?;
-    let map = derivation.gpu_map.ok_or(Problem::GpuMapUnavailable)?;
-    let indexes = map.indexes(derivation.node, derivation.accelerators)?;
+    let mode = mode(requester, derivation.settings)?;
     let spec = &mut pod["spec"];
     accelerators::request_none(spec);
-    accelerators::set_visible_devices(&mut spec["containers"][index], &indexes);
+    if mode == Mode::Direct {
+        let map = derivation.gpu_map.ok_or(Problem::GpuMapUnavailable)?;
+        let indexes = map.indexes(derivation.node, derivation.accelerators)?;
+        accelerators::set_visible_devices(&mut spec["containers"][index], &indexes);
+    }
     object::members(&mut spec["nodeSelector"]).insert(HOSTNAME_LABEL.to_owned(), json!(derivation.hostname));
     object::members(spec).remove("nodeName");
     let pool_labels = patch.labels();
@@ -103,7 +114,7 @@ pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Prob
     labels.retain(|key, _| !pool_labels.contains_key(key));
     check_selector(derivation.owner, [&all_labels, &labels])?;
     let namespace = object::namespace(requester);
-    let spec = pod["spec"].take();
+    let mut spec = pod["spec"].take();
     let identity = identity(&IdentityInput {
         spec: &spec,
         annotations: &annotations,
@@ -111,10 +122,17 @@ pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Prob
         node: derivation.node,
         namespace,
     });
+    let launcher = &derivation.settings.launcher;
+    let input = LauncherInput { annotations: &annotations, node: derivation.node, namespace, port, settings: launcher };
+    let instance = match mode {
+        Mode::Direct => None,
+        Mode::Launcher => Some(launcher::run_in_launcher(&mut spec, index, &input).map_err(Problem::InvalidPatch)?),
+    };
     Ok(NominalProvider {
         namespace: namespace.to_owned(),
         node: derivation.node.to_owned(),
         spec,
+        instance,
         labels,
         pool_labels,
         annotations,
@@ -123,6 +141,12 @@ pub fn nominal_provider(derivation: &Derivation) -> Result<NominalProvider, Prob
         identity,
         port,
     })
+}
+
+/// Returns the mode of a requester.
+fn mode(requester: &Value, settings: &Settings) -> Result<Mode, Problem> {
+    let Some(text) = annotation(requester, UserAnnotation::Mode) else { return Ok(settings.mode) };
+    text.parse().map_err(|message| Problem::InvalidAnnotation { annotation: UserAnnotation::Mode, message })
 }
 
 fn check_resource_claims(requester: &Value) -> Result<(), Problem> {

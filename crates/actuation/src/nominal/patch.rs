@@ -44,6 +44,24 @@ pub enum PatchError {
         /// Index of the container.
         container: usize,
     },
+    /// In launcher mode, the engine has the port of the launcher.
+    #[error(
+        "port {port} is that of the launcher, use another one: spec.containers[{container}].readinessProbe.httpGet.port"
+    )]
+    LauncherPort {
+        /// The port.
+        port: u16,
+        /// Index of the container.
+        container: usize,
+    },
+    /// In launcher mode, the engine is started with a variable whose value only the kubelet knows.
+    #[error("the reference to variable {variable}, which has no `value`, is not supported in mode launcher: {field}")]
+    UnresolvedVariable {
+        /// Path of the field with the reference.
+        field: String,
+        /// Name of the variable.
+        variable: String,
+    },
 }
 
 /// A parsed patch.

@@ -28,10 +28,11 @@ struct Input {
     requester: Value,
     accelerators: BTreeSet<String>,
     owner: Option<Owner>,
+    settings: Settings,
 }
 
 fn input() -> Input {
-    Input { requester: example(), accelerators: split_list("GPU-d"), owner: None }
+    Input { requester: example(), accelerators: split_list("GPU-d"), owner: None, settings: Settings::default() }
 }
 
 fn gpu_map() -> GpuMap {
@@ -47,6 +48,7 @@ impl Input {
             accelerators: &self.accelerators,
             gpu_map: Some(&gpu_map()),
             owner: self.owner.as_ref(),
+            settings: &self.settings,
         })
     }
 
@@ -222,6 +224,123 @@ fn missing_map_is_a_problem() {
         accelerators: &input.accelerators,
         gpu_map: None,
         owner: None,
+        settings: &input.settings,
     };
     assert_eq!(nominal_provider(&derivation).unwrap_err(), Problem::GpuMapUnavailable);
+}
+
+/// Returns the derivation of the example in launcher mode, with a patch that results from `edit`.
+fn in_launcher(edit: fn(&mut Value)) -> Result<NominalProvider, Problem> {
+    let mut input = input().with_patch(edit);
+    input.settings.mode = Mode::Launcher;
+    input.derive()
+}
+
+fn engine(patch: &mut Value) -> &mut Value {
+    &mut patch["spec"]["containers"][0]
+}
+
+// spec: DP-20
+#[test]
+fn launcher_runs_the_engine_with_its_image() {
+    let nominal = in_launcher(|patch: &mut Value| {
+        engine(patch)["command"] = json!(["vllm", "serve"]);
+        engine(patch)["args"] = json!(["--name=$(NAME)", "$$(NAME)"]);
+        let token = json!({"secretKeyRef": {"name": "hf", "key": "token"}});
+        engine(patch)["env"] = json!([{"name": "TOKEN", "valueFrom": token}, {"name": "A", "value": "1"}, {"name": "NAME", "value": "a$(A)"}, {"name": "CUDA_VISIBLE_DEVICES", "value": "7"}]);
+    });
+    let nominal = nominal.unwrap();
+    let instance = nominal.instance.clone().unwrap();
+    assert_eq!(instance.command, ["vllm", "serve"]);
+    assert_eq!(instance.args, ["--name=a1", "$(NAME)"]);
+    assert_eq!(instance.env, BTreeMap::from([("A", "1"), ("NAME", "a1")].map(|(a, b)| (a.to_owned(), b.to_owned()))));
+    let direct = input().derive().unwrap();
+    let (container, engine) = (&nominal.spec["containers"][0], &direct.spec["containers"][0]);
+    assert_eq!((&container["image"], &container["resources"]), (&engine["image"], &engine["resources"]));
+    assert_eq!(container["command"][0], "/ostler/ostler");
+    assert_eq!(container["command"][1], "launcher");
+    assert_eq!(container.get("args"), None);
+    assert_eq!(container["readinessProbe"]["httpGet"]["port"], 8001);
+    let names: Vec<&str> = items(container.get("env")).map(|entry| object::text(entry, "/name")).collect();
+    assert_eq!(names, ["TOKEN", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"]);
+    let installer = &nominal.spec["initContainers"][0];
+    assert_eq!(
+        (&installer["image"], &installer["args"]),
+        (&json!("ostler:0.1.0"), &json!(["launcher", "--install=/ostler"]))
+    );
+    assert_eq!(
+        (&nominal.labels, &nominal.pool_labels, nominal.port),
+        (&direct.labels, &direct.pool_labels, direct.port)
+    );
+    assert_ne!(nominal.identity, direct.identity);
+}
+
+/// Engines that share a launcher differ in command, arguments, variables, probes and accelerators only.
+// spec: DP-20
+#[rstest]
+#[case::command(|patch: &mut Value| engine(patch)["command"] = json!(["x"]), true)]
+#[case::args(|patch: &mut Value| engine(patch)["args"] = json!(["x"]), true)]
+#[case::variable(|patch: &mut Value| engine(patch)["env"] = json!([{"name": "X", "value": "x"}]), true)]
+#[case::port(|patch: &mut Value| engine(patch)["readinessProbe"]["httpGet"]["port"] = json!(9), true)]
+#[case::secret(|patch: &mut Value| engine(patch)["env"] = json!([{"name": "X", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]), false)]
+#[case::image(|patch: &mut Value| engine(patch)["image"] = json!("x"), false)]
+#[case::memory(|patch: &mut Value| engine(patch)["resources"]["limits"]["memory"] = json!("1Gi"), false)]
+fn engines_share_a_launcher(#[case] edit: fn(&mut Value), #[case] is_shared: bool) {
+    let (one, other) = (in_launcher(|_| {}).unwrap(), in_launcher(edit).unwrap());
+    assert_ne!(one.identity, other.identity);
+    assert_eq!(one.instance.unwrap().launcher == other.instance.unwrap().launcher, is_shared);
+}
+
+// spec: DP-20, DP-108
+#[test]
+fn launcher_does_not_depend_on_accelerators_and_its_own_version() {
+    let derive = |accelerators: &str, image: &str| {
+        let mut input = Input { accelerators: split_list(accelerators), ..input() };
+        (input.settings.mode, input.settings.launcher.image) = (Mode::Launcher, image.to_owned());
+        input.derive().unwrap()
+    };
+    let (one, other) = (derive("GPU-a", "ostler:1"), derive("GPU-not-in-gpu-map", "ostler:2"));
+    assert_ne!(one.identity, other.identity);
+    assert_eq!(one.instance.unwrap().launcher, other.instance.unwrap().launcher);
+}
+
+#[rstest]
+#[case::port_of_the_launcher(
+    |patch: &mut Value| engine(patch)["readinessProbe"]["httpGet"]["port"] = json!(8001),
+    "port 8001 is that of the launcher, use another one: spec.containers[0].readinessProbe.httpGet.port"
+)]
+#[case::variable_without_value(
+    |patch: &mut Value| {
+        engine(patch)["env"] = json!([{"name": "T", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+        engine(patch)["args"] = json!(["--x=$(T)"]);
+    },
+    "the reference to variable T, which has no `value`, is not supported in mode launcher: spec.containers[0].args[0]"
+)]
+fn engines_that_a_launcher_cannot_run(#[case] edit: fn(&mut Value), #[case] expected: &str) {
+    let problem = in_launcher(edit).unwrap_err();
+    assert_eq!(problem_of(&problem).to_string(), expected);
+}
+
+fn problem_of(problem: &Problem) -> &PatchError {
+    match problem {
+        Problem::InvalidPatch(error) => error,
+        problem => panic!("{problem}"),
+    }
+}
+
+#[rstest]
+#[case::launcher("launcher", Ok(true))]
+#[case::direct("direct", Ok(false))]
+#[case::unknown(
+    "x",
+    Err("the annotation \"dual-pods.llm-d.ai/mode\" is invalid: \"x\" is neither \"direct\" nor \"launcher\"")
+)]
+fn annotation_has_precedence_over_the_default_mode(#[case] mode: &str, #[case] expected: Result<bool, &str>) {
+    for default in [Mode::Direct, Mode::Launcher] {
+        let mut input = input();
+        input.settings.mode = default;
+        input.requester["metadata"]["annotations"]["dual-pods.llm-d.ai/mode"] = json!(mode);
+        let result = input.derive().map(|nominal| nominal.instance.is_some());
+        assert_eq!(result.map_err(|problem| problem.to_string()), expected.map_err(str::to_owned));
+    }
 }

@@ -2,14 +2,12 @@
 
 mod downward;
 mod error;
-mod expand;
 mod host_address;
 mod object_source;
 mod resolve;
 
 pub(crate) use downward::{pod_field, resource_field};
 pub(crate) use error::EnvironmentError;
-pub(crate) use expand::expand;
 #[cfg(test)]
 pub(crate) use object_source::FixedSource;
 pub(crate) use object_source::ObjectSource;

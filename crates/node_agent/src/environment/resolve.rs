@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use apimachinery::object;
+use apimachinery::{expand_variables, object};
 use base64::Engine;
 use serde_json::Value;
 
 use super::downward::{pod_field, resource_field};
 use super::error::EnvironmentError;
-use super::expand::expand;
 use super::host_address::replace_hostname;
 use super::object_source::ObjectSource;
 
@@ -41,7 +40,7 @@ pub(crate) fn resolve(
         let name = object::text(entry, "/name");
         let value = match entry.get("valueFrom").filter(|from| !from.is_null()) {
             Some(from) => value_from(from, container, pod, sources)?,
-            None => Some(expand(object::text(entry, "/value"), &variables.values)),
+            None => Some(expand_variables(object::text(entry, "/value"), &variables.values)),
         };
         if let Some(value) = value {
             variables.set(name, replace_hostname(value, pod, sources)?);
@@ -181,15 +180,5 @@ mod tests {
         assert_eq!(variables[0].1, "127.16.0.9");
         assert_eq!(variables[1].1, "127.16.0.9:80");
         assert_eq!(env(json!([{"name": "IMAGE", "value": "a.b.c"}])).unwrap()[0].1, "a.b.c");
-    }
-
-    #[rstest]
-    #[case("plain", "plain")]
-    #[case("$(A)-$(B)", "1-$(B)")]
-    #[case("$$(A)", "$(A)")]
-    #[case("$A ${A} $(A", "$A ${A} $(A")]
-    #[case("é$(A)é", "é1é")]
-    fn expands_variables(#[case] text: &str, #[case] expect: &str) {
-        assert_eq!(expand(text, &BTreeMap::from([("A".to_owned(), "1".to_owned())])), expect);
     }
 }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path};
 
-use apimachinery::object;
+use apimachinery::{expand_variables, object};
 use serde_json::Value;
 
 use super::error::VolumeError;
 use super::spec::{pod_volumes, volume_path};
-use crate::environment::expand;
 use crate::runtime::Mount;
 
 /// Returns the mounts of a container, for a Pod whose claims [`resolve_claims`](super::resolve_claims) has resolved. A
@@ -26,7 +25,7 @@ pub(crate) fn mounts(
         let Some(volume) = pod_volumes(pod).find(|volume| object::text(volume, "/name") == name) else { continue };
         let sub_path = match object::text(mount, "/subPathExpr") {
             "" => object::text(mount, "/subPath").to_owned(),
-            expression => expand(expression, variables),
+            expression => expand_variables(expression, variables),
         };
         let set_up_error = |message: String| VolumeError::SetUp { volume: name.to_owned(), message };
         if !Path::new(&sub_path)

@@ -84,6 +84,7 @@ fn derive(requester: &Value, owner: &Owner) -> NominalProvider {
         accelerators: &BTreeSet::from(["GPU-b".to_owned()]),
         gpu_map: Some(&map),
         owner: Some(owner),
+        settings: &actuation::Settings::default(),
     })
     .unwrap()
 }
