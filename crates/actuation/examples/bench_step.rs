@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use actuation::{
-    Activity, Demand, Derivation, Engine, GpuMap, MemoryUsage, NodeState, Provider, Requester, Server, Settings,
-    nominal_provider, step,
+    Activity, Demand, Derivation, Engine, EngineId, GpuMap, MemoryUsage, NodeState, Provider, Requester, Server,
+    Settings, nominal_provider, step,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn node(is_bound: bool) -> Result<NodeState, Box<dyn std::error::Error>> {
         if is_bound {
             let name = format!("provider-{index}");
             let provider = provider(&name, &nominal.identity, index, Some(&pod));
-            node.engines.insert(name, engine(&provider, Activity::Awake));
+            node.engines.insert(EngineId::of_pod(&name), engine(&provider, Activity::Awake));
         }
         let mut server = Server { requester: Some(Requester::from_pod(&pod)), ..Server::default() };
         server.demand = Demand::Nominal(Arc::new(nominal));
@@ -138,7 +138,7 @@ fn node(is_bound: bool) -> Result<NodeState, Box<dyn std::error::Error>> {
     for index in 0..SLEEPERS {
         let name = format!("sleeper-{index:02}");
         let provider = provider(&name, &format!("{index:040}"), index % ACCELERATORS, None);
-        node.engines.insert(name, engine(&provider, Activity::Asleep));
+        node.engines.insert(EngineId::of_pod(&name), engine(&provider, Activity::Asleep));
     }
     Ok(node)
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::call::Call;
+use crate::delete_purpose::DeletePurpose;
 use crate::nominal::NominalProvider;
 use crate::pod_ref::PodRef;
 use crate::problem::Problem;
@@ -81,31 +82,10 @@ pub enum PatchPurpose {
     Finish,
     /// Restores the finalizer of a bound provider after an edit by another client.
     Restore,
-}
-
-/// Why a Pod is deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeletePurpose {
-    /// The requester's provider was deleted by another client.
-    ProviderLost,
-    /// The requester's engine ended.
-    EngineDied,
-    /// The node was cordoned before the provider was scheduled.
-    NodeCordoned,
-    /// The engine is broken, was never ready or does not support sleep mode, and its requester ends.
-    NotReusable,
-    /// The engine could not be put to sleep or queried repeatedly.
-    NotSleeping,
-    /// The engine could not be woken, or is not the same after waking.
-    NotWaking(Problem),
-    /// An unbound provider whose engine failed, restarted or was never ready.
-    NotAsleep,
-    /// The least recently used engine is deleted to free space for another one.
-    Victim,
-    /// The engine has been asleep for longer than the time to live.
-    Expired,
-    /// An unbound provider has the name of the provider to create.
-    NameReused,
+    /// Binds a launcher, which then starts the engine.
+    Launch,
+    /// Removes the record of an engine that a launcher does not have any longer, with the binding if it is the bound one.
+    RemoveInstance,
 }
 
 /// Entries of the status annotation of a requester.
@@ -135,6 +115,8 @@ impl PatchPurpose {
             PatchPurpose::Unbind => "unbind",
             PatchPurpose::Finish => "finish",
             PatchPurpose::Restore => "restore",
+            PatchPurpose::Launch => "launch",
+            PatchPurpose::RemoveInstance => "remove instance",
         }
     }
 }

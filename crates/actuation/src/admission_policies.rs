@@ -12,7 +12,7 @@ use crate::rbac::SERVICE_ACCOUNT_NAME;
 
 /// Annotations and labels that only the controller changes. Finalizers are not protected: without the controller, an administrator
 /// removes them.
-const OWN_ANNOTATIONS: [&str; 10] = [
+const OWN_ANNOTATIONS: [&str; 13] = [
     names::REQUESTER,
     names::NOMINAL,
     names::NODE_NAME,
@@ -23,6 +23,9 @@ const OWN_ANNOTATIONS: [&str; 10] = [
     names::ACCELERATORS,
     names::ACCELERATORS_CONTAINER,
     names::STATUS,
+    names::INSTANCES,
+    names::INSTANCE_ID,
+    names::MAX_INSTANCES,
 ];
 const OWN_LABELS: [&str; 2] = [names::DUAL, names::SLEEPING];
 

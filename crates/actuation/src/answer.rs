@@ -6,7 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode};
-use crate::facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
+use crate::facts::{
+    Activity, CallFailure, Drain, EngineFacts, LauncherFacts, MemoryUsage, Process, RequesterFacts, Verification,
+};
 use crate::problem::Problem;
 
 /// Delay after the first failure; it doubles with each consecutive failure.
@@ -38,7 +40,9 @@ pub(crate) fn start_engine_call(facts: &mut EngineFacts, request: &Request, now:
             facts.verification = None;
             facts.drain = None;
             facts.sleep_failures = 0;
+            facts.instance.is_new = false;
         }
+        Request::DeleteInstance { purpose, .. } => facts.instance.deletion = Some(purpose.clone()),
         Request::Drain { .. } | Request::Sleep(_) => {
             facts.drain.get_or_insert(Drain { since: now, is_idle: false, is_sleep_sent: false, is_overdue: false });
         }
@@ -106,6 +110,20 @@ fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Ans
         (Request::Verify { .. }, Answer::Completion(completion)) => {
             facts.verification = Some(Verification { completion: completion.clone() });
             facts.wake_failures = 0;
+            facts.instance.is_healthy = true;
+        }
+        (Request::AwaitHealth, Answer::Healthy(is_healthy)) => facts.instance.is_healthy = *is_healthy,
+        (Request::CreateInstance { .. }, Answer::InstanceCreated { revision }) => {
+            let instance = &mut facts.instance;
+            (instance.process, instance.revision) = (Some(Process::Running), *revision);
+            (instance.is_new, instance.create_failures) = (true, 0);
+        }
+        // Whether it runs follows from the next response.
+        (Request::CreateInstance { .. }, Answer::InstanceExists) => facts.instance.process = None,
+        (Request::DeleteInstance { .. }, Answer::InstanceDeleted { revision }) => {
+            let instance = &mut facts.instance;
+            (instance.process, instance.revision) = (Some(Process::Absent), instance.revision.max(*revision));
+            (instance.is_healthy, facts.activity) = (false, None);
         }
         _ => {}
     }
@@ -123,6 +141,18 @@ fn record_engine_failure(facts: &mut EngineFacts, request: &Request, error: &Cal
             &mut facts.wake_failures
         }
         Request::Verify { .. } => &mut facts.wake_failures,
+        Request::AwaitHealth => {
+            facts.retry_at = Some(retry_at(1, now));
+            return;
+        }
+        Request::CreateInstance { .. } => {
+            if error.kind == CallErrorKind::NoResponse {
+                // The launcher may have created it.
+                facts.instance.process = None;
+            }
+            &mut facts.instance.create_failures
+        }
+        Request::DeleteInstance { .. } => &mut facts.instance.delete_failures,
         Request::Sleep(mode) => {
             facts.activity = None;
             if (*mode, error.kind) == (SleepMode::Wait, CallErrorKind::NoResponse) {
@@ -142,6 +172,30 @@ fn record_engine_failure(facts: &mut EngineFacts, request: &Request, error: &Cal
     };
     *failures = failures.saturating_add(1);
     facts.retry_at = Some(retry_at(*failures, now));
+}
+
+/// Records the answer of a launcher. `instances` are the engines that it may run, with whether they were ever ready.
+pub(crate) fn finish_launcher_call<'a>(
+    facts: &mut LauncherFacts,
+    instances: impl Iterator<Item = (&'a str, &'a mut EngineFacts, bool)>,
+    result: &CallResult,
+    now: Timestamp,
+) {
+    facts.outstanding = None;
+    match result {
+        Ok(Answer::Instances { revision, instances: observed }) => {
+            (facts.revision, facts.failures) = (Some(*revision), 0);
+            facts.instances.clone_from(observed);
+            for (id, engine, was_ready) in instances {
+                engine.instance.observe(*revision, observed.get(id), was_ready);
+            }
+        }
+        Ok(_) => {}
+        Err(_) => {
+            facts.failures = facts.failures.saturating_add(1);
+            facts.retry_at = Some(retry_at(facts.failures, now));
+        }
+    }
 }
 
 /// Records that a call to a requester starts.

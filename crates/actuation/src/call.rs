@@ -1,7 +1,13 @@
 //! HTTP calls to requesters and engines: requests and answers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::delete_purpose::DeletePurpose;
+use crate::instance::{EngineId, InstanceRecord};
 
 /// A call. It is started and stays outstanding until its answer is reported; no other call to the same target is started
 /// meanwhile.
@@ -21,13 +27,19 @@ pub struct Call {
     pub timeout: Duration,
 }
 
+/// Path of the instances of a launcher.
+pub(crate) const INSTANCES: &str = "/v2/vllm/instances";
+const WATCH: &str = "/v2/vllm/instances/watch";
+
 /// Target of a call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// The SPI of the requester with this UID.
     Requester(String),
-    /// The engine of the provider with this UID.
-    Engine(String),
+    /// An engine. Requests about an instance as such have the address of its launcher.
+    Engine(EngineId),
+    /// The launcher with this UID.
+    Launcher(String),
 }
 
 /// A request.
@@ -57,6 +69,27 @@ pub enum Request {
         /// Whether to request a completion.
         completion: bool,
     },
+    /// Polls `GET /health` until the engine is healthy.
+    AwaitHealth,
+    /// `GET /v2/vllm/instances`
+    Instances {
+        /// Waits for a change after this revision first, with `GET /v2/vllm/instances/watch`.
+        after: Option<u64>,
+    },
+    /// `PUT /v2/vllm/instances/ID`
+    CreateInstance {
+        /// Id of the instance.
+        id: String,
+        /// Command, arguments, variables and accelerators.
+        config: Value,
+    },
+    /// `DELETE /v2/vllm/instances/ID`
+    DeleteInstance {
+        /// Id of the instance.
+        id: String,
+        /// Why.
+        purpose: DeletePurpose,
+    },
 }
 
 /// What happens to requests that run when an engine is put to sleep.
@@ -85,6 +118,36 @@ pub enum Answer {
     Idle(bool),
     /// The engine is healthy; its completion, if one was requested.
     Completion(Option<String>),
+    /// Whether the engine became healthy in time.
+    Healthy(bool),
+    /// The instances of a launcher.
+    Instances {
+        /// Revision of the last change.
+        revision: u64,
+        /// Instances by id.
+        instances: BTreeMap<String, ObservedInstance>,
+    },
+    /// The instance was created at this revision.
+    InstanceCreated {
+        /// Revision of the creation.
+        revision: u64,
+    },
+    /// The launcher has an instance of this id already (409).
+    InstanceExists,
+    /// The launcher does not have the instance any longer.
+    InstanceDeleted {
+        /// Revision of the deletion; 0 if the launcher did not have it.
+        revision: u64,
+    },
+}
+
+/// An instance in the response of a launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedInstance {
+    /// Whether its processes run.
+    pub is_running: bool,
+    /// Its port and accelerators, as far as the launcher knows them.
+    pub record: InstanceRecord,
 }
 
 /// Why a call has no answer.
@@ -123,14 +186,17 @@ impl Request {
             Request::WakeUp => "wake",
             Request::Drain { .. } => "drain",
             Request::Sleep(_) => "sleep",
-            Request::Verify { .. } => "get_health",
+            Request::Verify { .. } | Request::AwaitHealth => "get_health",
+            Request::Instances { .. } => "list_instances",
+            Request::CreateInstance { .. } => "create_instance",
+            Request::DeleteInstance { .. } => "delete_instance",
         }
     }
 
     /// Returns method and path of the request, or of the first of several.
     #[must_use]
-    pub fn method_and_path(&self) -> (&'static str, &'static str) {
-        match self {
+    pub fn method_and_path(&self) -> (&'static str, Cow<'static, str>) {
+        let (method, path) = match self {
             Request::Accelerators => ("GET", "/v1/dual-pods/accelerators"),
             Request::MemoryUsage => ("GET", "/v1/dual-pods/accelerator-memory-usage"),
             Request::Ready(true) => ("POST", "/v1/become-ready"),
@@ -141,8 +207,13 @@ impl Request {
             Request::Drain { .. } => ("GET", "/metrics"),
             Request::Sleep(SleepMode::Wait) => ("POST", "/sleep?level=1&mode=wait"),
             Request::Sleep(SleepMode::Abort) => ("POST", "/sleep?level=1&mode=abort"),
-            Request::Verify { .. } => ("GET", "/health"),
-        }
+            Request::Verify { .. } | Request::AwaitHealth => ("GET", "/health"),
+            Request::Instances { after: None } => ("GET", INSTANCES),
+            Request::Instances { after: Some(_) } => ("GET", WATCH),
+            Request::CreateInstance { id, .. } => return ("PUT", Cow::Owned(format!("{INSTANCES}/{id}"))),
+            Request::DeleteInstance { id, .. } => return ("DELETE", Cow::Owned(format!("{INSTANCES}/{id}"))),
+        };
+        (method, Cow::Borrowed(path))
     }
 
     /// Returns whether the request changes whether an engine sleeps.
@@ -159,6 +230,8 @@ impl Request {
             Request::Drain { .. } => "drain",
             Request::Sleep(_) => "put to sleep",
             Request::Verify { .. } => "verify",
+            Request::CreateInstance { .. } => "create",
+            Request::DeleteInstance { .. } => "delete",
             _ => "query",
         }
     }

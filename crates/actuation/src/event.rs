@@ -2,9 +2,11 @@
 
 use api::dual_pods as names;
 
-use crate::action::{DeletePurpose, PatchPurpose, StatusUpdate, Write};
+use crate::action::{PatchPurpose, StatusUpdate, Write};
+use crate::call::{Call, Request, Target};
+use crate::delete_purpose::DeletePurpose;
 use crate::names::provider_name;
-use crate::node::NodeState;
+use crate::node::{Engine, NodeState};
 use crate::pod_ref::PodRef;
 use crate::provider::Binding;
 
@@ -49,8 +51,17 @@ pub(crate) fn transition_event(write: &Write, node: &NodeState) -> Option<PodEve
             let message = format!("Bound Pod {}, whose engine is asleep", pod.name);
             Some(normal(&requester.pod, "ProviderBound", "Bind", message))
         }
+        Write::Patch { pod, purpose: PatchPurpose::Launch, patch } => {
+            let binding = Binding::parse(patch["metadata"]["annotations"][names::REQUESTER].as_str()?)?;
+            let requester = node.servers.get(&binding.uid)?.requester.as_ref()?;
+            let message =
+                format!("Bound Pod {}, a launcher that starts the engine: no sleeping engine is suitable", pod.name);
+            Some(normal(&requester.pod, "LauncherBound", "Bind", message))
+        }
         Write::Patch { pod, purpose: PatchPurpose::Publish, .. } => {
-            let provider = &node.engines.get(&pod.uid)?.provider;
+            let is_published =
+                |engine: &&Engine| engine.provider.pod.uid == pod.uid && engine.provider.binding.is_some();
+            let provider = &node.engines.values().find(is_published)?.provider;
             let requester = &provider.binding.as_ref()?.name;
             match (provider.last_awake, provider.is_labeled_sleeping) {
                 (None, _) => {
@@ -70,6 +81,17 @@ pub(crate) fn transition_event(write: &Write, node: &NodeState) -> Option<PodEve
         Write::Patch { .. } => None,
         Write::Delete { pod, purpose, .. } => Some(deletion_event(pod, purpose)),
     }
+}
+
+/// Returns the Event about the deletion of an instance that a call starts; `None` for other calls, and for repetitions.
+pub(crate) fn instance_event(call: &Call, node: &NodeState) -> Option<PodEvent> {
+    let (Target::Engine(id), Request::DeleteInstance { id: instance, purpose }) = (&call.target, &call.request) else {
+        return None;
+    };
+    let engine = node.engines.get(id).filter(|engine| engine.facts.instance.delete_failures == 0)?;
+    let event = deletion_event(&engine.provider.pod, purpose);
+    let message = event.message.replacen("the Pod", &format!("instance {instance} of the launcher"), 1);
+    Some(PodEvent { message, ..event })
 }
 
 fn normal(pod: &PodRef, reason: &'static str, action: &'static str, message: String) -> PodEvent {
@@ -98,6 +120,7 @@ fn deletion_event(pod: &PodRef, purpose: &DeletePurpose) -> PodEvent {
         }
         DeletePurpose::Expired => (false, "SleeperExpired", "its engine was asleep for longer than --sleeper-ttl"),
         DeletePurpose::NameReused => (false, "ProviderReplaced", "its requester needs another engine"),
+        DeletePurpose::LauncherFailed => (true, "LauncherFailed", "it ended or does not respond, and is not bound"),
     };
     let message = format!("Deleted the Pod: {cause}");
     PodEvent { pod: pod.clone(), is_warning, reason, action: "Delete", message }
@@ -112,7 +135,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::node::{Engine, Server};
+    use crate::instance::EngineId;
+    use crate::node::Server;
     use crate::problem::Problem;
     use crate::provider::Provider;
     use crate::requester::Requester;
@@ -139,7 +163,7 @@ mod tests {
     fn node(provider: Provider) -> NodeState {
         let mut node = NodeState::default();
         node.servers.insert("uid-r".to_owned(), Server { requester: Some(requester()), ..Server::default() });
-        node.engines.insert("uid-p".to_owned(), Engine::new(provider));
+        node.engines.insert(EngineId::of_pod("uid-p"), Engine::new(provider));
         node
     }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::call::Request;
+use crate::call::{ObservedInstance, Request};
+use crate::delete_purpose::DeletePurpose;
 use crate::problem::Problem;
 
 /// Observations of one engine. They concern one run of its container.
@@ -27,6 +28,53 @@ pub struct EngineFacts {
     pub query_failures: u32,
     /// The last call that failed, until a later answer shows that the failure has ended.
     pub last_failure: Option<CallFailure>,
+    /// The call that has not ended.
+    pub outstanding: Option<Request>,
+    /// Time before which no call is started after a failure.
+    pub retry_at: Option<Timestamp>,
+    /// What is known of an instance as such.
+    pub instance: InstanceFacts,
+}
+
+/// Observations of an instance of a launcher.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InstanceFacts {
+    /// Its processes; `None` before the launcher has responded.
+    pub process: Option<Process>,
+    /// Revision of its last change by this controller: older responses do not contain it.
+    pub revision: u64,
+    /// Whether it is healthy.
+    pub is_healthy: bool,
+    /// Whether it was created for the requester to which it is bound.
+    pub is_new: bool,
+    /// Failed attempts to create it.
+    pub create_failures: u32,
+    /// Failed attempts to delete it.
+    pub delete_failures: u32,
+    /// Why the controller deletes it.
+    pub deletion: Option<DeletePurpose>,
+}
+
+/// The processes of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// The launcher has no such instance, which was not created yet or was deleted by the controller.
+    Absent,
+    /// They run.
+    Running,
+    /// They ended, or another client deleted the instance.
+    Ended,
+}
+
+/// Observations of one launcher. They concern one run of its container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LauncherFacts {
+    /// Revision of the last response; `None` before the first one.
+    pub revision: Option<u64>,
+    /// Instances in the last response.
+    pub instances: BTreeMap<String, ObservedInstance>,
+    /// Consecutive failed calls.
+    pub failures: u32,
     /// The call that has not ended.
     pub outstanding: Option<Request>,
     /// Time before which no call is started after a failure.
@@ -71,6 +119,26 @@ pub struct CallFailure {
     pub action: &'static str,
     /// Cause.
     pub message: String,
+}
+
+// === impl InstanceFacts ===
+
+impl InstanceFacts {
+    /// Records a response of the launcher; `observed` is `None` if it does not contain the instance. `was_ready` is whether the engine
+    /// was ever ready.
+    pub(crate) fn observe(&mut self, revision: u64, observed: Option<&ObservedInstance>, was_ready: bool) {
+        if revision < self.revision {
+            return;
+        }
+        self.process = Some(match (observed, self.process) {
+            (Some(instance), _) if instance.is_running => Process::Running,
+            (Some(_), _) => Process::Ended,
+            (None, Some(Process::Absent)) => Process::Absent,
+            (None, _) if self.deletion.is_some() => Process::Absent,
+            (None, None) if !was_ready => Process::Absent,
+            (None, _) => Process::Ended,
+        });
+    }
 }
 
 /// Observations of one requester. They concern one run of its container.

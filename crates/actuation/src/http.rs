@@ -1,6 +1,7 @@
 //! Performs calls over HTTP. Each request has its own connection: vLLM closes idle ones after five seconds, which may coincide with
 //! the next request.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -9,16 +10,20 @@ use http::{Method, Request as HttpRequest, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::call::{Answer, Call, CallError, CallErrorKind, Request};
+use crate::call::{Answer, Call, CallError, CallErrorKind, INSTANCES, ObservedInstance, Request};
+use crate::instance::{InstanceRecord, PORT_ANNOTATION};
 
 /// Maximum size of a response.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Maximum length of a response in a message.
 const MAX_MESSAGE_CHARS: usize = 200;
+/// Interval at which an engine that starts is polled.
+const HEALTH_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval at which the number of requests is polled.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of accelerators of one requester.
@@ -42,10 +47,13 @@ pub async fn perform(call: &Call) -> Result<Answer, CallError> {
     match &call.request {
         Request::Drain { settle } => client.drain(*settle).await,
         Request::Verify { completion } => client.verify(*completion).await,
+        Request::AwaitHealth => client.await_health().await,
+        Request::Instances { after: Some(revision) } => client.follow_instances(*revision).await,
         request => {
             let (method, path) = request.method_and_path();
-            let method = if method == "GET" { Method::GET } else { Method::POST };
-            let (status, body) = client.send(method, path, None).await?;
+            let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::GET);
+            let config = if let Request::CreateInstance { config, .. } = request { Some(config) } else { None };
+            let (status, body) = client.send(method, &path, config).await?;
             answer(request, status, &body)
         }
     }
@@ -56,6 +64,11 @@ fn answer(request: &Request, status: StatusCode, body: &[u8]) -> Result<Answer, 
     let is_sleep_route = matches!(request, Request::IsSleeping | Request::WakeUp | Request::Sleep(_));
     if is_sleep_route && status == StatusCode::NOT_FOUND {
         return Ok(Answer::SleepUnsupported);
+    }
+    match (request, status) {
+        (Request::CreateInstance { .. }, StatusCode::CONFLICT) => return Ok(Answer::InstanceExists),
+        (Request::DeleteInstance { .. }, StatusCode::NOT_FOUND) => return Ok(Answer::InstanceDeleted { revision: 0 }),
+        _ => {}
     }
     check_status(status, body)?;
     let unexpected = || rejected(format!("unexpected response: {}", excerpt(body)));
@@ -71,8 +84,49 @@ fn answer(request: &Request, status: StatusCode, body: &[u8]) -> Result<Answer, 
             uuids.map(Answer::Accelerators).ok_or_else(unexpected)
         }
         Request::MemoryUsage => serde_json::from_slice(body).map(Answer::MemoryUsage).map_err(|_| unexpected()),
+        Request::Instances { .. } => instances(body).ok_or_else(unexpected),
+        Request::CreateInstance { .. } | Request::DeleteInstance { .. } => {
+            let revision = parse(body).and_then(|value| value["revision"].as_u64()).ok_or_else(unexpected)?;
+            Ok(match request {
+                Request::CreateInstance { .. } => Answer::InstanceCreated { revision },
+                _ => Answer::InstanceDeleted { revision },
+            })
+        }
         _ => Ok(Answer::Accepted),
     }
+}
+
+/// List of instances in the response of a launcher.
+#[derive(Deserialize)]
+struct InstanceList {
+    revision: u64,
+    instances: Vec<InstanceState>,
+}
+
+#[derive(Deserialize)]
+struct InstanceState {
+    status: String,
+    instance_id: String,
+    #[serde(default)]
+    gpu_uuids: Option<BTreeSet<String>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// Parses a list of instances.
+fn instances(body: &[u8]) -> Option<Answer> {
+    let list: InstanceList = serde_json::from_slice(body).ok()?;
+    let instance = |state: InstanceState| {
+        let port = state.annotations.as_ref().and_then(|annotations| annotations.get(PORT_ANNOTATION)?.parse().ok());
+        let record = InstanceRecord {
+            accelerators: state.gpu_uuids.unwrap_or_default(),
+            port: port.unwrap_or_default(),
+            ..InstanceRecord::default()
+        };
+        (state.instance_id, ObservedInstance { is_running: state.status == "running", record })
+    };
+    let instances = list.instances.into_iter().map(instance).collect();
+    Some(Answer::Instances { revision: list.revision, instances })
 }
 
 /// Sends the requests of one call to an address.
@@ -98,6 +152,33 @@ impl Client {
                 _ => return Ok(Answer::Idle(requests == 0.0)),
             }
         }
+    }
+
+    /// Waits until the engine is healthy, or until the deadline.
+    async fn await_health(&self) -> Result<Answer, CallError> {
+        loop {
+            // The engine listens late.
+            let response = self.send(Method::GET, "/health", None).await;
+            if response.is_ok_and(|(status, _)| status.is_success()) {
+                return Ok(Answer::Healthy(true));
+            }
+            let next = Instant::now().checked_add(HEALTH_INTERVAL).filter(|next| *next < self.deadline);
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => return Ok(Answer::Healthy(false)),
+            }
+        }
+    }
+
+    /// Waits for a change of the instances after a revision, or for half of the time until the deadline, and lists them.
+    async fn follow_instances(&self, revision: u64) -> Result<Answer, CallError> {
+        let end = Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / 2;
+        let (_, path) = Request::Instances { after: Some(revision) }.method_and_path();
+        let path = format!("{path}?since={revision}");
+        // Without a response, and after one that is not a stream, such as 410, the list is current.
+        let _ = tokio::time::timeout_at(end, self.first_chunk(&path)).await;
+        let (status, body) = self.send(Method::GET, INSTANCES, None).await?;
+        answer(&Request::Instances { after: None }, status, &body)
     }
 
     /// Checks the health of an engine, and requests a completion of one token.
@@ -131,6 +212,19 @@ impl Client {
         stream.set_nodelay(true).ok();
         let exchange = timeout_at(self.deadline, self.exchange(stream, method, path, body)).await;
         exchange.map_err(|_| no_response("the request timed out".to_owned()))?
+    }
+
+    /// Sends a request and waits for the first part of the response's body.
+    async fn first_chunk(&self, path: &str) -> Option<()> {
+        let stream = TcpStream::connect(self.address).await.ok()?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+        let request = HttpRequest::get(path).header(header::HOST, self.address.to_string());
+        let request = request.body(Full::new(Bytes::new())).ok()?;
+        let exchange = async { sender.send_request(request).await.ok()?.into_body().frame().await?.ok().map(drop) };
+        tokio::select! {
+            result = exchange => result,
+            _ = connection => None,
+        }
     }
 
     async fn exchange(

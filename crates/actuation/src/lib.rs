@@ -11,9 +11,9 @@
 //! time at which the engine was last awake on the provider.
 //!
 //! Layers, from low to high:
-//! - `code`, `call` (HTTP requests and answers), `container`, `pod_ref`, `names`, `settings`;
-//! - `nominal` with `identity`, `gpu_map` and `problem` (why a requester is not served);
-//! - `requester` and `provider` (parsed Pods), `template` (providers of requesters in manifests), `facts` (observed over HTTP), `node` (all of these of one node);
+//! - `code`, `container`, `pod_ref`, `names`, `settings`, `instance` (engines of launchers);
+//! - `nominal` with `identity`, `gpu_map` and `problem` (why a requester is not served); `delete_purpose`, `call` (HTTP requests and answers);
+//! - `requester`, `provider` and `launcher` (parsed Pods), `template` (providers of requesters in manifests), `facts` (observed over HTTP), `node` (all of these of one node);
 //! - `action` and `write` (the bodies of writes), `step` (the rules);
 //! - `answer` (effects of answers on facts), `coordinator` (all nodes);
 //! - `event` (Events about decisions), `metrics`;
@@ -35,6 +35,7 @@ pub mod code;
 mod container;
 mod controller;
 mod coordinator;
+mod delete_purpose;
 mod event;
 mod explanation;
 mod facts;
@@ -42,6 +43,8 @@ mod gpu_discovery;
 mod gpu_map;
 mod http;
 mod identity;
+mod instance;
+mod launcher;
 mod launcher_daemon;
 mod metrics;
 mod names;
@@ -61,23 +64,29 @@ mod template;
 mod write;
 
 pub use accelerators::{Accelerator, find_accelerators, list_accelerators};
-pub use action::{Action, DeletePurpose, Next, PatchPurpose, StatusUpdate, Write};
+pub use action::{Action, Next, PatchPurpose, StatusUpdate, Write};
 pub use admission_policies::admission_policies;
-pub use call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode, Target};
+pub use call::{Answer, Call, CallError, CallErrorKind, ObservedInstance, Request, SleepMode, Target};
 pub use container::{Container, ContainerPhase};
 pub use controller::{ControllerOptions, run_controller};
 pub use coordinator::{Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds};
+pub use delete_purpose::DeletePurpose;
 pub use explanation::{
     ClusterView, Difference, EngineSummary, GpuExplanation, NearestSleeper, NodeExplanation, Start, StartExplanation,
     StartPath,
 };
-pub use facts::{Activity, CallFailure, Drain, EngineFacts, MemoryUsage, RequesterFacts, Verification};
+pub use facts::{
+    Activity, CallFailure, Drain, EngineFacts, InstanceFacts, LauncherFacts, MemoryUsage, Process, RequesterFacts,
+    Verification,
+};
 pub use gpu_discovery::{GPU_MAP_MANAGER, GpuDiscovery, NodeOutcome, discover_gpus, is_own_gpu_map_entry};
 pub use gpu_map::GpuMap;
 pub use http::perform;
+pub use instance::{EngineId, Instance, InstanceRecord, InstanceRecords};
+pub use launcher::Launcher;
 pub use launcher_daemon::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
 pub use metrics::Metrics;
-pub use node::{Availability, Demand, Engine, EngineState, NodeState, Rejection, Server};
+pub use node::{Availability, Demand, Engine, EngineState, LauncherState, NodeState, Rejection, Server};
 pub use nominal::{Derivation, NominalInstance, NominalProvider, Owner, PatchError, nominal_provider};
 pub use pod_ref::PodRef;
 pub use problem::Problem;

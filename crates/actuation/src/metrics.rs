@@ -29,6 +29,8 @@ pub struct Metrics {
 pub(crate) enum ActuationPath {
     /// A provider was created.
     Cold,
+    /// A launcher that existed started an engine.
+    Warm,
     /// A sleeping engine was woken.
     Hot,
 }
@@ -66,6 +68,7 @@ impl Metrics {
     pub(crate) fn record_actuation(&self, path: ActuationPath, duration: Duration) {
         let path = match path {
             ActuationPath::Cold => "cold",
+            ActuationPath::Warm => "warm",
             ActuationPath::Hot => "hot",
         };
         self.actuations.get_or_create(&vec![("path", path)]).observe(duration.as_secs_f64());

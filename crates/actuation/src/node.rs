@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::container::ContainerPhase;
-use crate::facts::{Activity, EngineFacts, RequesterFacts};
+use crate::facts::{Activity, EngineFacts, LauncherFacts, Process, RequesterFacts};
+use crate::instance::EngineId;
+use crate::launcher::Launcher;
 use crate::nominal::NominalProvider;
 use crate::problem::Problem;
 use crate::provider::Provider;
@@ -19,8 +21,10 @@ pub struct NodeState {
     pub availability: Availability,
     /// Inference servers by the UID of their requester.
     pub servers: BTreeMap<String, Server>,
-    /// Engines by the UID of their provider.
-    pub engines: BTreeMap<String, Engine>,
+    /// Engines, of both modes.
+    pub engines: BTreeMap<EngineId, Engine>,
+    /// Launchers by UID.
+    pub launchers: BTreeMap<String, LauncherState>,
     /// Rejected patches and deletions by the UID of the Pod.
     pub rejections: BTreeMap<String, Rejection>,
     /// Whether an engine was removed since the last decision.
@@ -90,6 +94,17 @@ pub struct Engine {
     pub is_deletion_sent: bool,
 }
 
+/// A launcher and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherState {
+    /// The launcher.
+    pub launcher: Launcher,
+    /// Observations of the launcher.
+    pub facts: LauncherFacts,
+    /// Whether the controller deleted the Pod.
+    pub is_deletion_sent: bool,
+}
+
 /// What an engine does, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineState {
@@ -140,7 +155,13 @@ impl Engine {
     /// Returns whether its Pod is being deleted.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        self.provider.is_terminating || self.is_deletion_sent
+        self.provider.is_terminating || self.is_deletion_sent || self.facts.instance.deletion.is_some()
+    }
+
+    /// Returns whether the engine is ready to serve requests: its Pod is Ready, or, in a launcher, it is healthy itself.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.provider.is_ready && (self.provider.instance.is_none() || self.facts.instance.is_healthy)
     }
 
     /// Returns an engine of which nothing was observed.
@@ -152,7 +173,13 @@ impl Engine {
     /// Returns what the engine does.
     #[must_use]
     pub fn state(&self) -> EngineState {
-        if self.provider.container.phase == ContainerPhase::Terminated {
+        let instance = &self.facts.instance;
+        let is_dead = match instance.process {
+            Some(Process::Ended) => true,
+            Some(Process::Absent) => instance.deletion.is_some(),
+            Some(Process::Running) | None => false,
+        };
+        if is_dead || self.provider.container.phase == ContainerPhase::Terminated {
             return EngineState::Dead;
         }
         let is_changing = self.facts.outstanding.as_ref().is_some_and(crate::call::Request::changes_activity);
@@ -170,14 +197,16 @@ impl Engine {
     /// Returns whether the engine was never ready to serve requests.
     #[must_use]
     pub fn was_never_ready(&self) -> bool {
-        self.provider.last_awake.is_none() && !self.provider.is_ready && self.facts.activity.is_none()
+        self.provider.last_awake.is_none() && !self.is_ready() && self.facts.activity.is_none()
     }
 
     /// Returns whether the engine cannot use an accelerator any longer, nor ever again.
     #[must_use]
     pub fn is_gone(&self, availability: Availability) -> bool {
         let never_started = self.provider.is_terminating && !self.provider.is_scheduled;
-        self.state() == EngineState::Dead || never_started || availability == Availability::Gone
+        self.provider.container.phase == ContainerPhase::Terminated
+            || never_started
+            || availability == Availability::Gone
     }
 
     /// Returns whether the engine appears to be broken: it does not start, or it ended or restarted and is not ready.
@@ -186,7 +215,7 @@ impl Engine {
         let container = &self.provider.container;
         self.state() == EngineState::Dead
             || container.start_failure().is_some()
-            || container.restarts > 0 && !self.provider.is_ready
+            || container.restarts > 0 && !self.is_ready()
     }
 }
 

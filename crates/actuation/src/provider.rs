@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::container::Container;
+use crate::instance::{EngineId, Instance};
 use crate::pod_ref::PodRef;
 use crate::requester::split_list;
 
@@ -52,6 +53,8 @@ pub struct Provider {
     pub is_labeled_sleeping: Option<bool>,
     /// Completion of the engine when it was first ready.
     pub fingerprint: Option<String>,
+    /// The engine in its launcher; `None` in direct mode.
+    pub instance: Option<Instance>,
 }
 
 /// The requester to which a provider is bound.
@@ -104,7 +107,14 @@ impl Provider {
             pool_labels,
             is_labeled_sleeping: object::label(pod, dual_pods::SLEEPING).map(|value| value == "true"),
             fingerprint: annotation(dual_pods::FINGERPRINT).map(str::to_owned),
+            instance: None,
         }
+    }
+
+    /// Returns the id of its engine.
+    #[must_use]
+    pub fn engine_id(&self) -> EngineId {
+        EngineId { pod: self.pod.uid.clone(), instance: self.instance.as_ref().map(|instance| instance.id.clone()) }
     }
 
     /// Returns whether pools may select it.

@@ -77,14 +77,9 @@ impl Requester {
 
 /// Returns whether a requester Pod is not to be served, whatever its provider would be.
 pub(crate) fn unsupported_feature(pod: &Value) -> Option<Problem> {
-    let unsupported = |feature: String| Some(Problem::ModeUnsupported { feature });
-    if annotation(pod, UserAnnotation::InferenceServerConfig).is_some() {
-        return unsupported(format!("the annotation \"{}\"", UserAnnotation::InferenceServerConfig.key()));
-    }
-    match annotation(pod, UserAnnotation::Mode) {
-        None | Some("direct") => None,
-        Some(mode) => unsupported(format!("mode \"{mode}\" of the annotation \"{}\"", UserAnnotation::Mode.key())),
-    }
+    annotation(pod, UserAnnotation::InferenceServerConfig)?;
+    let feature = format!("the annotation \"{}\"", UserAnnotation::InferenceServerConfig.key());
+    Some(Problem::ModeUnsupported { feature })
 }
 
 fn admin_port(pod: &Value) -> Result<u16, Problem> {

@@ -46,7 +46,7 @@ mod tests {
     // spec: DP-35
     #[rstest]
     #[case::example("", "", Ok(()))]
-    #[case::mode("dual-pod.llm-d.ai/admin-port", "dual-pod.llm-d.ai/mode", Err("ModeUnsupported"))]
+    #[case::mode("dual-pod.llm-d.ai/admin-port", "dual-pod.llm-d.ai/mode", Err("InvalidAnnotation"))]
     #[case::port(r#""8082""#, r#""x""#, Err("InvalidAnnotation"))]
     #[case::patch("metadata:\n        labels", "metadata:\n        lables", Err("InvalidPatch"))]
     fn problems_of_templates_are_found(#[case] text: &str, #[case] by: &str, #[case] expected: Result<(), &str>) {

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::action::{PatchPurpose, Write, status_annotation};
+use crate::instance::{Instance, InstanceRecord, InstanceRecords};
+use crate::launcher::Launcher;
 use crate::names::{label_value, provider_name};
 use crate::nominal::NominalProvider;
 use crate::pod_ref::PodRef;
@@ -28,6 +30,15 @@ pub fn provider_pod(requester: &PodRef, nominal: &NominalProvider) -> Value {
         (names::SERVER_PORT.to_owned(), nominal.port.to_string()),
         (names::POOL_LABELS.to_owned(), json!(nominal.pool_labels).to_string()),
     ]);
+    if let Some(instance) = &nominal.instance {
+        let records = InstanceRecords::from([(nominal.identity.clone(), new_record(nominal))]);
+        annotations.extend([
+            (names::NOMINAL.to_owned(), instance.launcher.clone()),
+            (names::MAX_INSTANCES.to_owned(), instance.max_instances.to_string()),
+            (names::INSTANCES.to_owned(), json!(records).to_string()),
+            (names::INSTANCE_ID.to_owned(), nominal.identity.clone()),
+        ]);
+    }
     let mut metadata = json!({
         "name": provider_name(&requester.name, &requester.uid),
         "namespace": nominal.namespace,
@@ -39,6 +50,11 @@ pub fn provider_pod(requester: &PodRef, nominal: &NominalProvider) -> Value {
         metadata["ownerReferences"] = json!([owner]);
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": nominal.spec})
+}
+
+/// Returns the record of an engine that was not created yet.
+fn new_record(nominal: &NominalProvider) -> InstanceRecord {
+    InstanceRecord { accelerators: nominal.accelerators.clone(), port: nominal.port, ..InstanceRecord::default() }
 }
 
 /// Returns the patch that records the accelerators of a requester and adds its finalizer.
@@ -79,22 +95,48 @@ pub(crate) fn finish(requester: &Requester) -> Write {
 /// Returns the patch that binds a sleeper: annotation and finalizer in one write. The labels of the nominal provider, which
 /// identities do not cover, replace those of the former requester, and so does the owner.
 pub(crate) fn bind(requester: &Requester, nominal: &NominalProvider, provider: &Provider) -> Write {
+    patch(&provider.pod, PatchPurpose::Bind, binding_fields(requester, nominal, provider, json!({})))
+}
+
+/// Returns the patch that binds a launcher with the engine of a nominal provider. An engine without a record is created later.
+pub(crate) fn bind_instance(requester: &Requester, nominal: &NominalProvider, launcher: &Launcher) -> Write {
+    let mut annotations = json!({
+        names::INSTANCE_ID: nominal.identity,
+        names::ACCELERATORS: list(&nominal.accelerators),
+        names::SERVER_PORT: nominal.port.to_string(),
+    });
+    let is_new = !launcher.records.contains_key(&nominal.identity);
+    if is_new {
+        let mut records = launcher.records.as_ref().clone();
+        records.insert(nominal.identity.clone(), new_record(nominal));
+        annotations[names::INSTANCES] = json!(json!(records).to_string());
+    }
+    let purpose = if is_new { PatchPurpose::Launch } else { PatchPurpose::Bind };
+    let fields = binding_fields(requester, nominal, &launcher.provider, annotations);
+    patch(&launcher.provider.pod, purpose, fields)
+}
+
+/// Returns the metadata of a provider that is bound; `annotations` are those of its mode.
+fn binding_fields(
+    requester: &Requester,
+    nominal: &NominalProvider,
+    provider: &Provider,
+    mut annotations: Value,
+) -> Value {
     let mut labels: Map<String, Value> =
         nominal.labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     let is_obsolete = |key: &&String| !nominal.labels.contains_key(*key) && key.as_str() != names::SLEEPING;
     let obsolete = provider.label_keys.iter().chain(provider.pool_labels.keys()).filter(is_obsolete);
     labels.extend(obsolete.map(|key| (key.clone(), Value::Null)));
     labels.insert(names::DUAL.to_owned(), json!(label_value(&requester.pod.name)));
-    let annotations = json!({
-        names::REQUESTER: binding(&requester.pod).to_string(),
-        names::POOL_LABELS: json!(nominal.pool_labels).to_string(),
-    });
+    annotations[names::REQUESTER] = json!(binding(&requester.pod).to_string());
+    annotations[names::POOL_LABELS] = json!(json!(nominal.pool_labels).to_string());
     let finalizers = provider.pod.with_finalizer(names::PROVIDER_FINALIZER);
     let mut fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
     if nominal.owner.iter().ne(&provider.owners) {
         fields["ownerReferences"] = json!(nominal.owner.iter().collect::<Vec<_>>());
     }
-    patch(&provider.pod, PatchPurpose::Bind, fields)
+    fields
 }
 
 /// Returns the patch that restores the finalizer of a bound provider.
@@ -109,11 +151,31 @@ pub(crate) fn publish(provider: &Provider, completion: Option<&str>, now: Timest
         provider.pool_labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     labels.insert(names::SLEEPING, "false");
     let mut annotations = json!({names::LAST_AWAKE: now.to_string()});
-    if let (None, Some(fingerprint)) = (&provider.fingerprint, completion) {
-        annotations[names::FINGERPRINT] = json!(fingerprint);
+    let fingerprint = provider.fingerprint.as_deref().or(completion);
+    match &provider.instance {
+        Some(instance) => set_record(&mut annotations, instance, Some(record(provider, fingerprint, Some(now)))),
+        None if provider.fingerprint.is_none() => {
+            fingerprint.into_iter().for_each(|completion| annotations[names::FINGERPRINT] = json!(completion));
+        }
+        None => {}
     }
     let fields = json!({"labels": labels, "annotations": annotations});
     patch(&provider.pod, PatchPurpose::Publish, fields)
+}
+
+/// Returns the record of the engine of a provider.
+fn record(provider: &Provider, fingerprint: Option<&str>, last_awake: Option<Timestamp>) -> InstanceRecord {
+    InstanceRecord {
+        accelerators: provider.accelerators.clone(),
+        port: provider.port,
+        last_awake,
+        fingerprint: fingerprint.map(str::to_owned),
+    }
+}
+
+/// Adds the annotation with the records of a launcher after a change of the one of `instance`.
+fn set_record(annotations: &mut Value, instance: &Instance, record: Option<InstanceRecord>) {
+    annotations[names::INSTANCES] = json!(json!(instance.with_record(record)).to_string());
 }
 
 /// Returns the patch that removes the pool labels of a provider.
@@ -134,9 +196,38 @@ pub(crate) fn unbind(provider: &Provider, is_asleep: bool, now: Timestamp) -> Wr
         labels[names::SLEEPING] = json!("true");
         annotations[names::LAST_AWAKE] = json!(now.to_string());
     }
+    if let Some(instance) = &provider.instance {
+        let last_awake = if is_asleep { Some(now) } else { provider.last_awake };
+        set_record(&mut annotations, instance, Some(record(provider, provider.fingerprint.as_deref(), last_awake)));
+    }
+    finish_binding(provider, PatchPurpose::Unbind, annotations, labels)
+}
+
+/// Returns the patch that removes the record of an engine that its launcher does not have, and its binding if it has one.
+pub(crate) fn remove_instance(provider: &Provider, instance: &Instance) -> Write {
+    let mut annotations = json!({});
+    set_record(&mut annotations, instance, None);
+    if provider.binding.is_none() {
+        return patch(&provider.pod, PatchPurpose::RemoveInstance, json!({"annotations": annotations}));
+    }
+    annotations[names::REQUESTER] = Value::Null;
+    let mut labels = without_pool_labels(provider);
+    labels[names::DUAL] = Value::Null;
+    // A launcher without a bound engine is labeled as one whose engines sleep.
+    labels[names::SLEEPING] = json!("true");
+    finish_binding(provider, PatchPurpose::RemoveInstance, annotations, labels)
+}
+
+/// Returns the patch that ends a binding.
+fn finish_binding(provider: &Provider, purpose: PatchPurpose, mut annotations: Value, labels: Value) -> Write {
+    if provider.instance.is_some() {
+        [names::INSTANCE_ID, names::ACCELERATORS, names::SERVER_PORT]
+            .into_iter()
+            .for_each(|key| annotations[key] = Value::Null);
+    }
     let finalizers = provider.pod.without_finalizer(names::PROVIDER_FINALIZER);
     let fields = json!({"annotations": annotations, "labels": labels, "finalizers": finalizers});
-    patch(&provider.pod, PatchPurpose::Unbind, fields)
+    patch(&provider.pod, purpose, fields)
 }
 
 /// Returns a patch of metadata.

@@ -23,8 +23,12 @@ pub(super) fn completed_actuation(
     if requester.dual.is_some() {
         return None;
     }
-    let provider = &node.bound_engines(uid).next()?.provider;
-    let is_own = provider.pod.name == provider_name(&requester.pod.name, uid);
-    let path = if is_own { ActuationPath::Cold } else { ActuationPath::Hot };
+    let engine = node.bound_engines(uid).next()?;
+    let is_own = engine.provider.pod.name == provider_name(&requester.pod.name, uid);
+    let path = match is_own {
+        true => ActuationPath::Cold,
+        false if engine.facts.instance.is_new => ActuationPath::Warm,
+        false => ActuationPath::Hot,
+    };
     Some((path, apimachinery::time::duration_until(now, requester.container.started?)))
 }

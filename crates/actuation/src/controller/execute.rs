@@ -6,8 +6,9 @@ use std::sync::Arc;
 use cluster::{GuardedWriter, NamespacedName, ObjectVersion};
 
 use super::event_queue::EventQueue;
-use crate::action::{Action, DeletePurpose, StatusUpdate, Write};
+use crate::action::{Action, StatusUpdate, Write};
 use crate::coordinator::{Decision, POD, WriteError, WriteResults};
+use crate::delete_purpose::DeletePurpose;
 use crate::event::{PodEvent, problem_events};
 use crate::metrics::Metrics;
 use crate::pod_ref::PodRef;

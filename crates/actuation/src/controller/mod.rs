@@ -28,7 +28,7 @@ use crate::call::{Call, CallError, CallErrorKind};
 use crate::coordinator::{
     CONFIG_MAP, Coordinator, Decision, Time, WriteError, WriteResults, cache_policy, watched_kinds,
 };
-use crate::event::{PodEvent, transition_event};
+use crate::event::{PodEvent, instance_event, transition_event};
 use crate::http::perform;
 use crate::metrics::Metrics;
 use crate::names::FIELD_MANAGER;
@@ -186,6 +186,10 @@ impl Term {
             let mut event = None;
             match &decision.action {
                 Some(Action::Call(call)) => {
+                    let node = self.coordinator.node(&decision.node);
+                    if let Some(event) = node.and_then(|node| instance_event(call, node)) {
+                        self.executor.events.push(event);
+                    }
                     self.calls.spawn(perform_call(call.clone()));
                     self.engine_gauges.note_change();
                 }

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 use crate::action::{Action, PatchPurpose, StatusUpdate, Write};
 use crate::answer::{
-    CallResult, finish_engine_call, finish_requester_call, retry_at, start_engine_call, start_requester_call,
+    CallResult, finish_engine_call, finish_launcher_call, finish_requester_call, retry_at, start_engine_call,
+    start_requester_call,
 };
-use crate::call::{Call, Request, Target};
+use crate::call::{Answer, Call, Request, Target};
 use crate::names::provider_name;
 use crate::node::{NodeState, Rejection, Server};
 use crate::pod_ref::PodRef;
@@ -26,7 +27,7 @@ use crate::settings::Settings;
 use crate::step::step;
 pub(crate) use kinds::{CONFIG_MAP, NODE, POD};
 pub use kinds::{cache_policy, watched_kinds};
-use node_table::NodeTable;
+use node_table::{NodeTable, refresh_instances};
 
 /// Delay after a write that conflicts with another client's, or whose object does not exist: the watch usually delivers that
 /// change meanwhile.
@@ -225,12 +226,28 @@ impl Coordinator {
                     self.nodes.derive(&call.node, &uid);
                 }
             }
-            Target::Engine(uid) => {
-                let Some(engine) = node.engines.get_mut(uid) else { return };
+            Target::Launcher(uid) => {
+                let Some(state) = node.launchers.get_mut(uid) else { return };
+                if state.facts.outstanding.as_ref() != Some(&call.request) {
+                    return;
+                }
+                let engines = node.engines.iter_mut().filter(|(id, _)| id.pod == *uid);
+                let instances = engines.filter_map(|(id, engine)| {
+                    let was_ready = engine.provider.last_awake.is_some();
+                    Some((id.instance.as_deref()?, &mut engine.facts, was_ready))
+                });
+                finish_launcher_call(&mut state.facts, instances, result, time.wall);
+                refresh_instances(node, uid);
+            }
+            Target::Engine(id) => {
+                let Some(engine) = node.engines.get_mut(id) else { return };
                 if engine.facts.outstanding.as_ref() != Some(&call.request) {
                     return;
                 }
                 finish_engine_call(&mut engine.facts, call, result, time.wall);
+                if let (Ok(Answer::InstanceDeleted { .. }), Some(instance)) = (result, &id.instance) {
+                    forget_instance(node, &id.pod, instance);
+                }
             }
         }
         self.queue.add(call.node.clone());
@@ -247,7 +264,7 @@ impl Coordinator {
                 self.nodes.refresh_pod(&NamespacedName::new(&requester.namespace, &name));
             }
             Write::Patch { pod, purpose, .. } => {
-                if *purpose == PatchPurpose::Bind {
+                if matches!(purpose, PatchPurpose::Bind | PatchPurpose::Launch) {
                     self.forget_memory(node);
                 }
                 self.finish_observed(node, pod, rejection(&format!("patch Pod {}", pod.name), result, time), result);
@@ -283,8 +300,10 @@ impl Coordinator {
     /// Remembers that the controller deleted a Pod, so that its deletion is not taken for that of another client.
     fn record_deletion(&mut self, node: &str, uid: &str) {
         let Some(node) = self.nodes.get_mut(node) else { return };
-        if let Some(engine) = node.engines.get_mut(uid) {
-            engine.is_deletion_sent = true;
+        let engines = node.engines.iter_mut().filter(|(id, _)| id.pod == uid);
+        engines.for_each(|(_, engine)| engine.is_deletion_sent = true);
+        if let Some(state) = node.launchers.get_mut(uid) {
+            state.is_deletion_sent = true;
         }
         if let Some(server) = node.servers.get_mut(uid) {
             server.is_deletion_sent = true;
@@ -302,8 +321,16 @@ impl Coordinator {
     }
 }
 
+/// Removes an instance that was deleted from the last response of its launcher.
+fn forget_instance(node: &mut NodeState, launcher: &str, instance: &str) {
+    if let Some(state) = node.launchers.get_mut(launcher) {
+        state.facts.instances.remove(instance);
+    }
+    refresh_instances(node, launcher);
+}
+
 fn start_call(node: &mut NodeState, call: &Call, now: Timestamp) {
-    if call.request == Request::WakeUp {
+    if matches!(call.request, Request::WakeUp | Request::CreateInstance { .. } | Request::DeleteInstance { .. }) {
         node.forget_memory();
     }
     match &call.target {
@@ -312,8 +339,13 @@ fn start_call(node: &mut NodeState, call: &Call, now: Timestamp) {
                 start_requester_call(&mut server.facts, &call.request);
             }
         }
-        Target::Engine(uid) => {
-            if let Some(engine) = node.engines.get_mut(uid) {
+        Target::Launcher(uid) => {
+            if let Some(state) = node.launchers.get_mut(uid) {
+                (state.facts.outstanding, state.facts.retry_at) = (Some(call.request.clone()), None);
+            }
+        }
+        Target::Engine(id) => {
+            if let Some(engine) = node.engines.get_mut(id) {
                 start_engine_call(&mut engine.facts, &call.request, now);
             }
         }

@@ -10,9 +10,11 @@ use cluster::{Change, NamespacedName, Stores};
 use serde_json::Value;
 
 use super::kinds::{CONFIG_MAP, NODE, POD, is_owner_kind, owner_kind};
-use crate::facts::{EngineFacts, RequesterFacts};
+use crate::facts::{EngineFacts, LauncherFacts, RequesterFacts};
 use crate::gpu_map::GpuMap;
-use crate::node::{Availability, Demand, Engine, NodeState, Server};
+use crate::instance::EngineId;
+use crate::launcher::Launcher;
+use crate::node::{Availability, Demand, Engine, LauncherState, NodeState, Server};
 use crate::nominal::{Derivation, Owner, nominal_provider};
 use crate::ownership::{is_claimed_requester, is_own_provider};
 use crate::pod_ref::PodRef;
@@ -137,6 +139,7 @@ impl NodeTable {
             self.remove(key, &previous);
         }
         let (Some(pod), Some(location)) = (pod, location) else { return };
+        let launcher = Launcher::from_pod(&pod);
         self.pods.insert(key.clone(), location.clone());
         let node = self.node_mut(&location.node);
         match location.role {
@@ -144,7 +147,10 @@ impl NodeTable {
                 record_requester(node.servers.entry(location.uid.clone()).or_default(), Requester::from_pod(&pod));
                 self.derive(&location.node, &location.uid);
             }
-            Role::Provider => record_provider(node, location.uid.clone(), Provider::from_pod(&pod)),
+            Role::Provider => match launcher {
+                Some(launcher) => record_launcher(node, launcher),
+                None => record_provider(node, EngineId::of_pod(&location.uid), Provider::from_pod(&pod)),
+            },
         }
         self.tidy(&location.node);
     }
@@ -228,7 +234,8 @@ impl NodeTable {
                 }
             }
             Role::Provider => {
-                node.engines.remove(&location.uid);
+                node.engines.retain(|id, _| id.pod != location.uid);
+                node.launchers.remove(&location.uid);
                 node.has_removed_engine = true;
                 node.forget_memory();
             }
@@ -245,9 +252,10 @@ impl NodeTable {
         for uid in bound {
             node.servers.entry(uid).or_default();
         }
-        let NodeState { servers, engines, rejections, .. } = node;
-        rejections.retain(|uid, _| servers.contains_key(uid) || engines.contains_key(uid));
-        if node.servers.is_empty() && node.engines.is_empty() {
+        let NodeState { servers, engines, launchers, rejections, .. } = node;
+        let has_engine = |uid: &String| engines.contains_key(&EngineId::of_pod(uid)) || launchers.contains_key(uid);
+        rejections.retain(|uid, _| servers.contains_key(uid) || has_engine(uid));
+        if node.servers.is_empty() && node.engines.is_empty() && node.launchers.is_empty() {
             self.nodes.remove(name);
             return;
         }
@@ -280,9 +288,46 @@ fn record_requester(server: &mut Server, requester: Requester) {
     server.requester = Some(requester);
 }
 
-fn record_provider(node: &mut NodeState, uid: String, provider: Provider) {
-    let Some(engine) = node.engines.get_mut(&uid) else {
-        node.engines.insert(uid, Engine::new(provider));
+fn record_launcher(node: &mut NodeState, launcher: Launcher) {
+    let uid = launcher.provider.pod.uid.clone();
+    let (facts, is_deletion_sent) = match node.launchers.remove(&uid) {
+        Some(old) if old.launcher.provider.container.id == launcher.provider.container.id => {
+            (old.facts, old.is_deletion_sent)
+        }
+        Some(old) => (LauncherFacts::default(), old.is_deletion_sent),
+        None => (LauncherFacts::default(), false),
+    };
+    node.launchers.insert(uid.clone(), LauncherState { launcher, facts, is_deletion_sent });
+    refresh_instances(node, &uid);
+}
+
+/// Updates the engines of a launcher after a change of its Pod, or a response of it.
+pub(super) fn refresh_instances(node: &mut NodeState, uid: &str) {
+    let Some(state) = node.launchers.get(uid) else { return };
+    let observed = state.facts.instances.iter().map(|(id, instance)| (id, &instance.record));
+    let providers = state.launcher.engines(observed);
+    let observed = state.facts.revision.map(|revision| (revision, state.facts.instances.clone()));
+    let is_deletion_sent = state.is_deletion_sent;
+    let count = node.engines.len();
+    node.engines.retain(|id, _| id.pod != uid || providers.contains_key(id));
+    if node.engines.len() < count {
+        node.forget_memory();
+    }
+    for (id, provider) in providers {
+        let is_new = !node.engines.contains_key(&id);
+        record_provider(node, id.clone(), provider);
+        let Some(engine) = node.engines.get_mut(&id) else { continue };
+        engine.is_deletion_sent |= is_deletion_sent;
+        if let (true, Some((revision, instances)), Some(instance)) = (is_new, &observed, &id.instance) {
+            let was_ready = engine.provider.last_awake.is_some();
+            engine.facts.instance.observe(*revision, instances.get(instance), was_ready);
+        }
+    }
+}
+
+fn record_provider(node: &mut NodeState, id: EngineId, provider: Provider) {
+    let Some(engine) = node.engines.get_mut(&id) else {
+        node.engines.insert(id, Engine::new(provider));
         return;
     };
     if engine.provider.container.id != provider.container.id {

@@ -121,7 +121,9 @@ impl ClusterView {
     pub fn explain_provider(&self, namespace: &str, name: &str) -> Option<(String, EngineSummary)> {
         let pod = self.pod(namespace, name)?;
         let node = self.node_of(object::uid(&pod))?;
-        let engine = node.engines.get(object::uid(&pod))?;
+        // Of a launcher, the bound engine is explained, else the one that was awake last.
+        let engines = node.engines.values().filter(|engine| engine.provider.pod.uid == object::uid(&pod));
+        let engine = engines.max_by_key(|engine| (engine.provider.binding.is_some(), engine.provider.last_used()))?;
         Some((node.name.clone(), EngineSummary::new(engine)))
     }
 

@@ -7,7 +7,7 @@ use cluster::{Kind, NamespacedName, Stores};
 use serde_json::Value;
 
 use crate::coordinator::{CONFIG_MAP, Coordinator, NODE, POD, cache_policy};
-use crate::facts::{Activity, Verification};
+use crate::facts::{Activity, Process, Verification};
 use crate::gpu_map::GpuMap;
 use crate::names::FIELD_MANAGER;
 use crate::node::{Engine, NodeState};
@@ -51,7 +51,7 @@ impl ClusterView {
 
     /// Returns the state of the node of a Pod that is a requester or a provider and assigned to a node.
     pub(super) fn node_of(&self, uid: &str) -> Option<NodeState> {
-        let has_pod = |node: &&NodeState| node.servers.contains_key(uid) || node.engines.contains_key(uid);
+        let has_pod = |node: &&NodeState| node.servers.contains_key(uid) || node.engines.keys().any(|id| id.pod == uid);
         let node = self.coordinator.nodes().find(has_pod)?;
         Some(self.node(&node.name))
     }
@@ -86,5 +86,8 @@ fn recall(engine: &mut Engine) {
         (Some(_), Some(false)) => Some(Activity::Awake),
         _ => None,
     };
+    // Whether a launcher still has it is not recorded.
+    engine.facts.instance.process = engine.provider.instance.as_ref().map(|_| Process::Running);
+    engine.facts.instance.is_healthy = engine.provider.last_awake.is_some();
     engine.facts.verification = Some(Verification { completion: None });
 }

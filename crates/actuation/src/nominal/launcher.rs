@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::accelerators::VARIABLE;
 use super::patch::PatchError;
 use crate::identity::{IdentityInput, identity};
+use crate::instance::PORT_ANNOTATION;
 use crate::settings::LauncherSettings;
 
 /// Port of the REST API of launchers, which the deployed controller expects, too.
@@ -35,6 +36,23 @@ pub struct NominalInstance {
     pub args: Vec<String>,
     /// Variables in addition to those of the launcher.
     pub env: BTreeMap<String, String>,
+}
+
+impl NominalInstance {
+    /// Returns the body of the request that creates the instance.
+    #[must_use]
+    pub fn request(&self, accelerators: &BTreeSet<String>, port: u16) -> Value {
+        let mut request = json!({
+            "args": self.args,
+            "env_vars": self.env,
+            "gpu_uuids": accelerators,
+            "annotations": {PORT_ANNOTATION: port.to_string()},
+        });
+        if !self.command.is_empty() {
+            request["command"] = json!(self.command);
+        }
+        request
+    }
 }
 
 /// What a launcher is derived from, beside its spec.

@@ -21,6 +21,7 @@ use crate::gpu_map::GpuMap;
 use crate::identity::{IdentityInput, identity};
 use crate::problem::Problem;
 use crate::settings::{Mode, Settings};
+pub(crate) use launcher::LAUNCHER_PORT;
 use launcher::LauncherInput;
 pub use launcher::NominalInstance;
 use patch::Patch;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::budget;
 use super::context::Context;
 use super::outcome::Outcome;
-use crate::action::{DeletePurpose, Write};
+use super::{budget, placement};
+use crate::action::Write;
+use crate::delete_purpose::DeletePurpose;
 use crate::names::provider_name;
 use crate::node::{Availability, Server};
 use crate::nominal::NominalProvider;
@@ -27,22 +28,33 @@ pub(super) fn rule(
     if let Some(problem) = context.busy_accelerator(&nominal.accelerators, None) {
         return Outcome::blocked(problem);
     }
-    let suitable =
-        |provider: &&Provider| provider.identity == nominal.identity && provider.pod.namespace == nominal.namespace;
+    let suitable = |provider: &&Provider| {
+        let is_free = provider.instance.as_ref().is_none_or(|instance| !instance.is_launcher_bound);
+        provider.identity == nominal.identity && provider.pod.namespace == nominal.namespace && is_free
+    };
     if let Some(provider) = context.sleepers().iter().map(|engine| &engine.provider).rfind(suitable) {
-        return Outcome::write(write::bind(requester, nominal, provider));
+        return Outcome::write(match context.node.launchers.get(&provider.pod.uid) {
+            Some(state) => write::bind_instance(requester, nominal, &state.launcher),
+            None => write::bind(requester, nominal, provider),
+        });
     }
     let outcome = match &server.rejection {
         Some(rejection) if rejection.retry_at > context.now => Outcome::wait_until(rejection.retry_at),
-        _ => create(context, server, requester, nominal),
+        _ => start(context, server, requester, nominal),
     };
     outcome.with_problem(server.rejection.as_ref().and_then(|rejection| rejection.problem.clone()))
 }
 
-/// Creates the provider, once its name and its resources are free.
-fn create(context: &Context, server: &Server, requester: &Requester, nominal: &Arc<NominalProvider>) -> Outcome {
-    let outcome = free_name(context, requester)
-        .or_else(|| budget::enforce_limits(context, server, requester, &nominal.accelerators));
+/// Starts an engine within the budget: in a launcher that exists if one is suitable, else in a Pod that is created once its name is
+/// free.
+fn start(context: &Context, server: &Server, requester: &Requester, nominal: &Arc<NominalProvider>) -> Outcome {
+    let limits = || budget::enforce_limits(context, server, requester, &nominal.accelerators);
+    let outcome = match &nominal.instance {
+        None => free_name(context, requester).or_else(limits),
+        Some(_) => limits()
+            .or_else(|| placement::launch(context, requester, nominal))
+            .or_else(|| free_name(context, requester)),
+    };
     let write = || Write::Create { requester: requester.pod.clone(), nominal: Arc::clone(nominal) };
     outcome.unwrap_or_else(|| Outcome::write(write()))
 }
@@ -51,6 +63,10 @@ fn create(context: &Context, server: &Server, requester: &Requester, nominal: &A
 fn free_name(context: &Context, requester: &Requester) -> Option<Outcome> {
     let name = provider_name(&requester.pod.name, &requester.pod.uid);
     let has_name = |provider: &Provider| provider.pod.name == name && provider.pod.namespace == requester.pod.namespace;
+    let launcher = context.node.launchers.values().find(|state| has_name(&state.launcher.provider));
+    if let Some(state) = launcher.filter(|state| state.launcher.provider.binding.is_none()) {
+        return Some(context.delete_launcher(state, DeletePurpose::NameReused));
+    }
     let engine = context.node.engines.values().find(|engine| has_name(&engine.provider))?;
     if engine.provider.binding.is_some() {
         let message = format!("Pod {name} serves another requester, and the provider of this one would have its name");

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use super::context::Context;
 use super::outcome::Outcome;
-use crate::action::DeletePurpose;
 use crate::call::Request;
+use crate::delete_purpose::DeletePurpose;
 use crate::facts::MemoryUsage;
-use crate::node::{Engine, Server};
+use crate::node::{Engine, LauncherState, Server};
 use crate::problem::Problem;
 use crate::requester::Requester;
 
@@ -106,5 +106,16 @@ pub(super) fn free_host_resources(context: &Context, message: &str) -> Outcome {
     if let Some(retried) = retried.filter(|retried| *retried > context.now) {
         return Outcome::wait_until(retried);
     }
-    context.sleepers().first().map_or_else(Outcome::wait, |victim| context.delete_engine(victim, DeletePurpose::Victim))
+    // The host has the resources of a Pod again once the Pod is gone, not one of its engines.
+    let is_free = |engine: &&&Engine| engine.provider.instance.as_ref().is_none_or(|it| !it.is_launcher_bound);
+    let victim =
+        context.sleepers().iter().find(is_free).map(|victim| context.delete_pod(victim, DeletePurpose::Victim));
+    let unused = || {
+        let is_unused =
+            |state: &&LauncherState| state.launcher.provider.binding.is_none() && state.launcher.records.is_empty();
+        let mut unused: Vec<_> = context.node.launchers.values().filter(is_unused).collect();
+        unused.sort_by_key(|state| state.launcher.provider.last_used());
+        unused.first().map(|state| context.delete_launcher(state, DeletePurpose::Victim))
+    };
+    unused().or(victim).unwrap_or_else(Outcome::wait)
 }

@@ -8,12 +8,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::outcome::{Outcome, earliest};
-use crate::action::{Action, DeletePurpose, Write};
+use crate::action::{Action, Write};
 use crate::call::{Call, Request, Target};
-use crate::node::{Engine, EngineState, NodeState, Server};
+use crate::container::ContainerPhase;
+use crate::delete_purpose::DeletePurpose;
+use crate::facts::Process;
+use crate::node::{Engine, EngineState, LauncherState, NodeState, Server};
+use crate::nominal::LAUNCHER_PORT;
 use crate::problem::Problem;
 use crate::requester::Requester;
 use crate::settings::Settings;
+use crate::write;
 
 /// Timeout of a call: shorter than the duration of the Lease, so that no call of a former leader arrives later than a second after
 /// the next one leads.
@@ -62,7 +67,7 @@ impl<'a> Context<'a> {
         let mut engines: Vec<&Engine> = self.node.bound_engines(uid).collect();
         engines.sort_by_key(|engine| {
             let provider = &engine.provider;
-            (provider.is_terminating, Reverse(provider.is_ready), provider.created, provider.pod.name.as_str())
+            (provider.is_terminating, Reverse(engine.is_ready()), provider.created, provider.pod.name.as_str())
         });
         let mut engines = engines.into_iter();
         BoundEngines { retained: engines.next(), surplus: engines.collect() }
@@ -71,7 +76,7 @@ impl<'a> Context<'a> {
     /// Returns the problem that another engine on one of the accelerators may use their memory.
     pub(super) fn busy_accelerator(&self, accelerators: &BTreeSet<String>, except: Option<&Engine>) -> Option<Problem> {
         let is_other =
-            |engine: &&Engine| except.is_none_or(|except| except.provider.pod.uid != engine.provider.pod.uid);
+            |engine: &&Engine| except.is_none_or(|except| except.provider.engine_id() != engine.provider.engine_id());
         let busy = self.node.engines.values().filter(is_other).filter(|engine| engine.state().is_busy());
         busy.filter_map(|engine| Some((engine, engine.provider.accelerators.intersection(accelerators).next()?)))
             .map(|(engine, accelerator)| Problem::AcceleratorBusy {
@@ -89,14 +94,45 @@ impl<'a> Context<'a> {
 
     /// Starts a call to an engine, unless one is outstanding or a failure was recent.
     pub(super) fn call_engine(&self, engine: &Engine, request: Request, timeout: Duration) -> Outcome {
+        // A port without a process of the engine may be that of another one.
+        let is_reachable =
+            engine.provider.instance.is_none() || engine.facts.instance.process == Some(Process::Running);
+        if is_reachable { self.call(engine, request, engine.provider.port, timeout) } else { Outcome::wait() }
+    }
+
+    /// Starts a call to the launcher of an instance about it, unless one is outstanding or a failure was recent.
+    pub(super) fn call_about_instance(&self, engine: &Engine, request: Request) -> Outcome {
+        self.call(engine, request, LAUNCHER_PORT, CALL_TIMEOUT)
+    }
+
+    /// Starts a call to a launcher that is Ready, unless one is outstanding or a failure was recent.
+    pub(super) fn call_launcher(&self, state: &LauncherState, request: Request, timeout: Duration) -> Outcome {
+        let provider = &state.launcher.provider;
+        let (Some(ip), None, true) = (&provider.ip, &state.facts.outstanding, provider.is_ready) else {
+            return Outcome::wait();
+        };
+        match state.facts.retry_at {
+            Some(retry_at) if retry_at > self.now => Outcome::wait_until(retry_at),
+            _ => Outcome::call(Call {
+                node: self.node.name.clone(),
+                target: Target::Launcher(provider.pod.uid.clone()),
+                ip: ip.clone(),
+                port: LAUNCHER_PORT,
+                request,
+                timeout,
+            }),
+        }
+    }
+
+    fn call(&self, engine: &Engine, request: Request, port: u16, timeout: Duration) -> Outcome {
         let (Some(ip), None) = (&engine.provider.ip, &engine.facts.outstanding) else { return Outcome::wait() };
         match engine.facts.retry_at {
             Some(retry_at) if retry_at > self.now => Outcome::wait_until(retry_at),
             _ => Outcome::call(Call {
                 node: self.node.name.clone(),
-                target: Target::Engine(engine.provider.pod.uid.clone()),
+                target: Target::Engine(engine.provider.engine_id()),
                 ip: ip.clone(),
-                port: engine.provider.port,
+                port,
                 request,
                 timeout,
             }),
@@ -151,9 +187,56 @@ impl<'a> Context<'a> {
         outcome.with_problem(rejection.problem.clone())
     }
 
-    /// Deletes the provider of an engine, once.
+    /// Deletes an engine, once: its provider, or the instance in its launcher.
     pub(super) fn delete_engine(&self, engine: &Engine, purpose: DeletePurpose) -> Outcome {
-        if engine.is_leaving() {
+        match &engine.provider.instance {
+            Some(_) => self.delete_instance(engine, purpose),
+            None => self.delete_pod(engine, purpose),
+        }
+    }
+
+    /// Continues the deletion of an instance that has begun; `None` for other engines.
+    pub(super) fn instance_deletion(&self, engine: &Engine) -> Option<Outcome> {
+        let purpose = engine.facts.instance.deletion.clone()?;
+        Some(self.delete_instance(engine, purpose))
+    }
+
+    /// Deletes an instance, then its record. A launcher that cannot delete it is deleted itself.
+    fn delete_instance(&self, engine: &Engine, purpose: DeletePurpose) -> Outcome {
+        let (provider, facts) = (&engine.provider, &engine.facts.instance);
+        let Some(instance) = &provider.instance else { return Outcome::wait() };
+        if provider.is_terminating || engine.is_deletion_sent {
+            return Outcome::wait();
+        }
+        if provider.has_pool_labels() {
+            return Outcome::write(write::withdraw(provider));
+        }
+        if facts.process == Some(Process::Absent) {
+            return Outcome::write(write::remove_instance(provider, instance));
+        }
+        let cannot_delete = facts.delete_failures >= MAX_FAILURES || self.launcher_failures(engine) >= MAX_FAILURES;
+        if cannot_delete || provider.container.phase == ContainerPhase::Terminated {
+            return self.delete_pod(engine, purpose);
+        }
+        self.call_about_instance(engine, Request::DeleteInstance { id: instance.id.clone(), purpose })
+    }
+
+    fn launcher_failures(&self, engine: &Engine) -> u32 {
+        self.node.launchers.get(&engine.provider.pod.uid).map(|state| state.facts.failures).unwrap_or_default()
+    }
+
+    /// Deletes a launcher with all its engines, once.
+    pub(super) fn delete_launcher(&self, state: &LauncherState, purpose: DeletePurpose) -> Outcome {
+        let provider = &state.launcher.provider;
+        if state.is_deletion_sent || provider.is_terminating {
+            return Outcome::wait();
+        }
+        Outcome::write(Write::Delete { pod: provider.pod.clone(), purpose, grace_seconds: Some(SHORT_GRACE_SECONDS) })
+    }
+
+    /// Deletes the Pod of an engine, once.
+    pub(super) fn delete_pod(&self, engine: &Engine, purpose: DeletePurpose) -> Outcome {
+        if engine.provider.is_terminating || engine.is_deletion_sent {
             return Outcome::wait();
         }
         let grace_seconds = Some(SHORT_GRACE_SECONDS);
@@ -177,8 +260,7 @@ pub(crate) fn sleepers(node: &NodeState) -> Vec<&Engine> {
     let is_sleeper = |engine: &&Engine| {
         let provider = &engine.provider;
         provider.binding.is_none()
-            && !provider.is_terminating
-            && !engine.is_deletion_sent
+            && !engine.is_leaving()
             && engine.facts.outstanding.is_none()
             && engine.state() == EngineState::Asleep
     };

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use super::context::{BoundEngines, Context};
 use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
-use crate::action::DeletePurpose;
 use crate::call::Request;
 use crate::container::ContainerPhase;
+use crate::delete_purpose::DeletePurpose;
 use crate::node::{Availability, Engine, EngineState, Server};
 use crate::requester::Requester;
 use crate::write;
@@ -17,6 +17,13 @@ use crate::write;
 pub(super) fn rule(context: &Context, server: &Server, bound: &BoundEngines) -> Option<Outcome> {
     let surplus = bound.surplus.iter().map(|engine| release_surplus(context, engine));
     if let Some(outcome) = surplus.into_iter().find(|outcome| outcome.action.is_some()) {
+        return Some(outcome);
+    }
+    if let Some(outcome) = bound
+        .retained
+        .filter(|engine| !engine.provider.is_terminating)
+        .and_then(|engine| context.instance_deletion(engine))
+    {
         return Some(outcome);
     }
     let has_ended = server.requester.as_ref().is_none_or(Requester::has_ended);
@@ -59,7 +66,7 @@ fn release_surplus(context: &Context, engine: &Engine) -> Outcome {
     if engine.provider.is_terminating {
         return finish_terminating(context, engine);
     }
-    release_running(context, engine, None)
+    context.instance_deletion(engine).unwrap_or_else(|| release_running(context, engine, None))
 }
 
 /// Rule 4: the engine is put to sleep and unbound, or its provider is deleted if that is not possible.

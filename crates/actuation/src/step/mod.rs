@@ -1,15 +1,17 @@
 //! [`step`] decides the next action of a node. For one server, the first rule that applies decides.
 //!
 //! Layers, from low to high: `outcome` (result of a rule), `context` (the node and queries of the rules); `sleeping`,
-//! `budget`; `deletion` (rules 1 to 4), `waking` (rule 10), `binding` (rules 11 to 15); `claim` (rules 5 to 9) calls those two,
-//! `unbound_engines` are about engines without a server.
+//! `budget`, `placement` (in launchers); `deletion` (rules 1 to 4), `waking` (rule 10), `binding` (rules 11 to 15); `claim` (rules 5 to 9) calls those two,
+//! `unbound_engines` are about engines without a server, and `launchers` about Pods that run several.
 
 mod binding;
 mod budget;
 mod claim;
 mod context;
 mod deletion;
+mod launchers;
 mod outcome;
+mod placement;
 mod sleeping;
 mod unbound_engines;
 mod waking;
@@ -32,7 +34,8 @@ pub fn step(node: &NodeState, settings: &Settings, now: Timestamp) -> Next {
     let mut next = Next::default();
     let outcomes = context.servers().into_iter().map(|(uid, server)| (Some(server), rule(&context, uid, server)));
     let unbound_engines = unbound_engines::rule(&context).map(|outcome| (None, outcome));
-    for (server, outcome) in outcomes.chain(unbound_engines) {
+    let launchers = launchers::rule(&context).map(|outcome| (None, outcome));
+    for (server, outcome) in outcomes.chain(unbound_engines).chain(launchers) {
         let outcome = context.delay_rejected(outcome);
         next.again = earliest(next.again, outcome.again);
         if let Some(status) = server.and_then(|server| status_update(server, &outcome)) {

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
 use super::outcome::Outcome;
-use crate::action::DeletePurpose;
 use crate::call::{Request, SleepMode};
+use crate::delete_purpose::DeletePurpose;
 use crate::facts::Activity;
 use crate::node::Engine;
 use crate::write;

@@ -5,7 +5,7 @@ use apimachinery::time::duration_until;
 use super::context::Context;
 use super::outcome::{Outcome, earliest};
 use super::sleeping::{Progress, put_to_sleep};
-use crate::action::DeletePurpose;
+use crate::delete_purpose::DeletePurpose;
 use crate::node::{Availability, Engine};
 use crate::write;
 
@@ -27,14 +27,18 @@ fn unbound_engine(context: &Context, engine: &Engine) -> Outcome {
     if engine.is_deletion_sent {
         return Outcome::wait();
     }
-    if engine.provider.has_finalizer() {
+    if let Some(outcome) = context.instance_deletion(engine) {
+        return outcome;
+    }
+    let is_pod = engine.provider.instance.is_none();
+    if is_pod && engine.provider.has_finalizer() {
         // A finalizer without a binding, after an edit of the annotation.
         return Outcome::write(write::unbind(&engine.provider, false, context.now));
     }
     if engine.provider.is_terminating {
         return Outcome::wait();
     }
-    if engine.provider.container.restarts > 0 {
+    if is_pod && engine.provider.container.restarts > 0 {
         return context.delete_engine(engine, DeletePurpose::NotAsleep);
     }
     match put_to_sleep(context, engine, None) {

@@ -8,9 +8,9 @@ use super::budget;
 use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
 use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
-use crate::action::DeletePurpose;
 use crate::call::Request;
-use crate::facts::{Activity, Verification};
+use crate::delete_purpose::DeletePurpose;
+use crate::facts::{Activity, Process, Verification};
 use crate::node::{Availability, Engine, EngineState, Server};
 use crate::problem::Problem;
 use crate::provider::PoolLabels;
@@ -19,6 +19,9 @@ use crate::write;
 
 /// How long an engine may take to wake up.
 const WAKE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long one request waits for an instance to become healthy.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the outcome for a server with a bound engine.
 pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Outcome {
@@ -36,7 +39,7 @@ pub(super) fn rule(context: &Context, server: &Server, requester: &Requester, en
         return rebind(context, engine);
     }
     let outcome = match engine.state() {
-        EngineState::Loading => loading(context, engine),
+        EngineState::Loading => loading(context, server, engine),
         EngineState::Unknown => context.call_engine(engine, Request::IsSleeping, CALL_TIMEOUT),
         EngineState::Asleep if !serves(server, engine) => rebind(context, engine),
         EngineState::Asleep => wake(context, server, requester, engine),
@@ -62,14 +65,34 @@ fn rebind(context: &Context, engine: &Engine) -> Outcome {
     }
 }
 
-fn loading(context: &Context, engine: &Engine) -> Outcome {
+fn loading(context: &Context, server: &Server, engine: &Engine) -> Outcome {
     let pod = engine.provider.pod.name.clone();
     if let Some(message) = &engine.provider.unschedulable {
         return budget::free_host_resources(context, message)
             .with_problem(Some(Problem::Unschedulable { pod, message: message.clone() }));
     }
     let reason = engine.provider.container.start_failure().map(str::to_owned);
-    Outcome::wait().with_problem(reason.map(|reason| Problem::EngineNotStarted { pod, reason }))
+    let outcome = match engine.facts.instance.process {
+        Some(Process::Absent) => create_instance(context, server, engine),
+        Some(Process::Running) => context.call_engine(engine, Request::AwaitHealth, HEALTH_TIMEOUT),
+        Some(Process::Ended) | None => Outcome::wait(),
+    };
+    outcome.with_problem(reason.map(|reason| Problem::EngineNotStarted { pod, reason }))
+}
+
+/// Creates the engine in the launcher to which it is bound.
+fn create_instance(context: &Context, server: &Server, engine: &Engine) -> Outcome {
+    let provider = &engine.provider;
+    let nominal = server.nominal().filter(|nominal| nominal.identity == provider.identity);
+    let Some((nominal, instance)) = nominal.and_then(|nominal| Some((nominal, nominal.instance.as_ref()?))) else {
+        // The requester needs another engine since.
+        return context.delete_engine(engine, DeletePurpose::NotReusable);
+    };
+    if let Some(problem) = context.busy_accelerator(&provider.accelerators, Some(engine)) {
+        return Outcome::blocked(problem);
+    }
+    let config = instance.request(&nominal.accelerators, nominal.port);
+    context.call_about_instance(engine, Request::CreateInstance { id: nominal.identity.clone(), config })
 }
 
 fn wake(context: &Context, server: &Server, requester: &Requester, engine: &Engine) -> Outcome {
@@ -113,7 +136,7 @@ fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Eng
     if let Some(problem) = changed_fingerprint(engine, verification) {
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem.clone())).with_problem(Some(problem));
     }
-    if !engine.provider.is_ready {
+    if !engine.is_ready() {
         return not_ready(context, server, requester, engine, Outcome::wait()).with_problem(unsupported);
     }
     let outcome = if !is_published(engine) {

@@ -1,6 +1,6 @@
 //! The controller stops after any action of a trace; the next one reaches the same end from what the API server stores.
 
-use actuation::Settings;
+use actuation::{Mode, Settings};
 use rstest::rstest;
 
 use crate::models::EngineActivity;
@@ -88,7 +88,8 @@ fn summary(world: &World) -> Vec<String> {
             let name = pod["metadata"]["name"].as_str().unwrap().split("-dual-").next().unwrap();
             let engine = world.engine_of(pod).map(|engine| engine.activity);
             let finalizers = &pod["metadata"]["finalizers"];
-            format!("{name} {engine:?} {finalizers} {}", pod["metadata"]["labels"])
+            let instances = world.launcher_of(pod).map(|launcher| launcher.instances.len());
+            format!("{name} {engine:?} {instances:?} {finalizers} {}", pod["metadata"]["labels"])
         })
         .map(|line| line.split("-dual-").next().unwrap().to_owned())
         .collect();
@@ -108,8 +109,9 @@ fn summary(world: &World) -> Vec<String> {
 #[case::engine_died(engine_died)]
 #[case::both_deleted(both_deleted)]
 #[case::both_deleted_provider_first(both_deleted_provider_first)]
-fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event) {
-    let mut world = World::new(Settings::default());
+fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event, #[values(Mode::Direct, Mode::Launcher)] mode: Mode) {
+    let settings = Settings { mode, ..Settings::default() };
+    let mut world = World::new(settings.clone());
     let event = prepare(&mut world);
     world.take_journal();
     event(&mut world);
@@ -118,7 +120,7 @@ fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event) {
     let expected = summary(&world);
     assert!(actions > 2, "the trace has {actions} actions");
     for actions_left in 0..actions {
-        let mut world = World::new(Settings::default());
+        let mut world = World::new(settings.clone());
         let event = prepare(&mut world);
         event(&mut world);
         world.actions_left = actions_left;

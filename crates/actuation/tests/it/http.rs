@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 async fn call(address: SocketAddr, request: Request) -> Result<Answer, CallError> {
-    let (target, timeout) = (Target::Engine("uid".to_owned()), Duration::from_secs(600));
+    let (target, timeout) = (Target::Engine(actuation::EngineId::of_pod("uid")), Duration::from_secs(600));
     let (ip, port) = (address.ip().to_string(), address.port());
     perform(&Call { node: "n".to_owned(), target, ip, port, request, timeout }).await
 }

@@ -27,7 +27,11 @@ pub(crate) fn check(pods: &[Arc<Value>], engines: &Engines) {
         let labels: BTreeMap<String, String> =
             serde_json::from_str(annotation(pod, dual_pods::POOL_LABELS).unwrap()).unwrap();
         let has_label = labels.keys().any(|key| apimachinery::object::label(pod, key).is_some());
-        let engine = engines.get(apimachinery::object::uid(pod));
+        let uid = apimachinery::object::uid(pod);
+        let engine = match annotation(pod, dual_pods::INSTANCE_ID) {
+            Some(instance) => engines.get(&format!("{uid}/{instance}")),
+            None => engines.get(uid),
+        };
         let is_asleep = engine.is_some_and(|engine| engine.activity == EngineActivity::Asleep);
         if has_label {
             assert!(is_bound, "pools select {}, which is not bound", pod["metadata"]["name"]);
@@ -40,13 +44,29 @@ pub(crate) fn check(pods: &[Arc<Value>], engines: &Engines) {
 fn one_busy_engine_per_accelerator(engines: &Engines, providers: &[&Value]) {
     let mut users: BTreeMap<String, &Value> = BTreeMap::new();
     for pod in providers {
-        if !engines.get(apimachinery::object::uid(pod)).is_some_and(EngineModel::is_busy) {
-            continue;
-        }
-        for accelerator in annotation(pod, dual_pods::ACCELERATORS).unwrap().split(',') {
+        for accelerator in busy_accelerators(pod, engines) {
             if let Some(other) = users.insert(accelerator.to_owned(), &pod["metadata"]["name"]) {
                 panic!("{other} and {} are both awake on {accelerator}", pod["metadata"]["name"]);
             }
+        }
+    }
+}
+
+/// Returns the accelerators on which engines of a provider are loading or awake.
+fn busy_accelerators(pod: &Value, engines: &Engines) -> Vec<String> {
+    let uid = apimachinery::object::uid(pod);
+    let is_busy = |key: &str| engines.get(key).is_some_and(EngineModel::is_busy);
+    match annotation(pod, dual_pods::INSTANCES) {
+        None if is_busy(uid) => {
+            annotation(pod, dual_pods::ACCELERATORS).unwrap().split(',').map(str::to_owned).collect()
+        }
+        None => Vec::new(),
+        Some(records) => {
+            let records: BTreeMap<String, Value> = serde_json::from_str(records).unwrap();
+            let busy = records.iter().filter(|(id, _)| is_busy(&format!("{uid}/{id}")));
+            busy.flat_map(|(_, record)| apimachinery::object::strings(record.get("accelerators")))
+                .map(str::to_owned)
+                .collect()
         }
     }
 }

@@ -14,6 +14,7 @@ mod explanation;
 mod http;
 mod invariants;
 mod launcher_daemon;
+mod launcher_mode;
 mod models;
 mod problems;
 mod requester_daemon;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use actuation::{Answer, CallError, CallErrorKind, Request};
+use actuation::{Answer, CallError, CallErrorKind, InstanceRecord, ObservedInstance, Request};
 
 /// A requester.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +44,76 @@ pub(crate) struct EngineModel {
     pub(crate) completion: String,
     /// Requests that were aborted.
     pub(crate) aborted: bool,
+}
+
+/// A launcher.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LauncherModel {
+    pub(crate) revision: u64,
+    /// Instances by id.
+    pub(crate) instances: BTreeMap<String, InstanceModel>,
+}
+
+/// An instance of a launcher.
+#[derive(Clone, Debug)]
+pub(crate) struct InstanceModel {
+    /// Its command, arguments, variables and accelerators.
+    pub(crate) config: serde_json::Value,
+    pub(crate) is_running: bool,
+}
+
+// === impl LauncherModel ===
+
+impl LauncherModel {
+    pub(crate) fn list(&self) -> Answer {
+        let observed = |instance: &InstanceModel| ObservedInstance {
+            is_running: instance.is_running,
+            record: InstanceRecord {
+                accelerators: serde_json::from_value(instance.config["gpu_uuids"].clone()).unwrap(),
+                port: instance.port().parse().unwrap(),
+                ..InstanceRecord::default()
+            },
+        };
+        let instances = self.instances.iter().map(|(id, instance)| (id.clone(), observed(instance))).collect();
+        Answer::Instances { revision: self.revision, instances }
+    }
+
+    pub(crate) fn create(&mut self, id: &str, config: &serde_json::Value) -> Result<Answer, CallError> {
+        if self.instances.contains_key(id) {
+            return Ok(Answer::InstanceExists);
+        }
+        let new = InstanceModel { config: config.clone(), is_running: true };
+        for instance in self.instances.values().filter(|instance| instance.is_running) {
+            assert_ne!(instance.port(), new.port(), "two instances of a launcher have the same port");
+        }
+        self.revision += 1;
+        self.instances.insert(id.to_owned(), new);
+        Ok(Answer::InstanceCreated { revision: self.revision })
+    }
+
+    pub(crate) fn delete(&mut self, id: &str) -> Result<Answer, CallError> {
+        let revision = match self.instances.remove(id) {
+            Some(_) => {
+                self.revision += 1;
+                self.revision
+            }
+            None => 0,
+        };
+        Ok(Answer::InstanceDeleted { revision })
+    }
+}
+
+// === impl InstanceModel ===
+
+impl InstanceModel {
+    /// Returns the model that it serves.
+    pub(crate) fn model(&self) -> String {
+        self.config["command"][2].as_str().unwrap().to_owned()
+    }
+
+    fn port(&self) -> &str {
+        self.config["annotations"]["inference-port"].as_str().unwrap()
+    }
 }
 
 // === impl RequesterModel ===
@@ -89,6 +159,9 @@ impl EngineModel {
     }
 
     pub(crate) fn answer(&mut self, request: &Request) -> Result<Answer, CallError> {
+        if *request == Request::AwaitHealth {
+            return Ok(Answer::Healthy(matches!(self.activity, EngineActivity::Awake | EngineActivity::Asleep)));
+        }
         let refused = |message: &str| Err(CallError { kind: CallErrorKind::NotDelivered, message: message.to_owned() });
         if matches!(self.activity, EngineActivity::Loading | EngineActivity::Dead) {
             return refused("connection refused");

@@ -16,7 +16,7 @@ fn annotate(pod: &mut Value, key: &str, value: &str) {
 #[rstest]
 #[case::bad_yaml(|pod: &mut Value| annotate(pod, PATCH, "a: ["), "failed to construct the nominal server-providing Pod: failed to convert server patch yaml to json: ")]
 #[case::admin_port(|pod: &mut Value| annotate(pod, "dual-pods.llm-d.ai/admin-port", "x"), "the annotation \"dual-pods.llm-d.ai/admin-port\" is invalid: ")]
-#[case::mode(|pod: &mut Value| annotate(pod, "dual-pods.llm-d.ai/mode", "launcher"), "mode \"launcher\" of the annotation \"dual-pods.llm-d.ai/mode\" is not supported")]
+#[case::mode(|pod: &mut Value| annotate(pod, "dual-pods.llm-d.ai/mode", "x"), "the annotation \"dual-pods.llm-d.ai/mode\" is invalid: \"x\" is neither \"direct\" nor \"launcher\"")]
 #[case::configuration(|pod: &mut Value| annotate(pod, "dual-pods.llm-d.ai/inference-server-config", "x"), "the annotation \"dual-pods.llm-d.ai/inference-server-config\" is not supported")]
 #[case::invalid_pod(|pod: &mut Value| {
     let patch = pod["metadata"]["annotations"][PATCH].as_str().unwrap().replace("vllm:1", "");

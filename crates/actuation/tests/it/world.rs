@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actuation::{
-    Action, Call, Coordinator, Decision, PodRef, Settings, Target, Time, Write, WriteError, WriteResults, cache_policy,
-    provider_pod, watched_kinds,
+    Action, Call, Coordinator, Decision, EngineId, PodRef, Request, Settings, Target, Time, Write, WriteError,
+    WriteResults, cache_policy, provider_pod, watched_kinds,
 };
 use api::dual_pods;
 use apimachinery::{Status, apply_merge_patch, object};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::invariants;
-use crate::models::{EngineActivity, EngineModel, RequesterModel};
+use crate::models::{EngineActivity, EngineModel, InstanceModel, LauncherModel, RequesterModel};
 
 pub(crate) const NODE: &str = "node-1";
 const NAMESPACE: &str = "default";
@@ -30,6 +30,9 @@ const STEP: Duration = Duration::from_millis(10);
 /// Retries after which a world counts as quiet.
 const MAX_WAITS: usize = 40;
 
+/// Actions and changes of Pods after which a world counts as one that never comes to rest.
+const MAX_STEPS: usize = 1000;
+
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) coordinator: Coordinator,
@@ -38,6 +41,10 @@ pub(crate) struct World {
     /// By name of the Pod.
     pub(crate) requesters: BTreeMap<String, RequesterModel>,
     /// By UID of the Pod.
+    pub(crate) launchers: BTreeMap<String, LauncherModel>,
+    /// Calls that wait for a change.
+    waiting: Vec<Call>,
+    /// By UID of the Pod, for an instance followed by a slash and its id.
     pub(crate) engines: BTreeMap<String, EngineModel>,
     /// Engine models of providers that are created, by name of the requester.
     pub(crate) templates: BTreeMap<String, EngineModel>,
@@ -72,6 +79,8 @@ impl World {
             settings,
             journal: Vec::new(),
             requesters: BTreeMap::new(),
+            launchers: BTreeMap::new(),
+            waiting: Vec::new(),
             engines: BTreeMap::new(),
             templates: BTreeMap::new(),
             engines_start: true,
@@ -171,12 +180,16 @@ impl World {
     }
 
     pub(crate) fn engine(&mut self, provider: &str) -> &mut EngineModel {
-        let uid = object::uid(&self.pod(provider).unwrap()).to_owned();
-        self.engines.get_mut(&uid).unwrap()
+        let key = bound_key(&self.pod(provider).unwrap());
+        self.engines.get_mut(&key).unwrap()
     }
 
     pub(crate) fn engine_of(&self, pod: &Value) -> Option<&EngineModel> {
-        self.engines.get(object::uid(pod))
+        self.engines.get(&bound_key(pod))
+    }
+
+    pub(crate) fn launcher_of(&self, pod: &Value) -> Option<&LauncherModel> {
+        self.launchers.get(object::uid(pod))
     }
 
     pub(crate) fn errors(&self, requester: &str) -> Vec<String> {
@@ -206,15 +219,18 @@ impl World {
     pub(crate) fn restart(&mut self) {
         self.stores = Stores::with_cache_policy(MANAGER, cache_policy);
         self.synced.clear();
+        self.waiting.clear();
         self.coordinator = Coordinator::new(self.settings.clone(), self.stores.clone(), NAMESPACE.to_owned());
         (self.is_running, self.actions_left) = (true, usize::MAX);
     }
 
     /// Runs until nothing changes any longer.
     pub(crate) fn run(&mut self) {
-        let mut waits = 0;
+        let (mut waits, mut steps) = (0, 0);
         loop {
             if self.act() || self.tick() {
+                steps += 1;
+                assert!(steps < MAX_STEPS, "the controller does not come to rest: {:?}", self.journal);
                 continue;
             }
             let due = self.coordinator.next_due().filter(|_| self.is_running && waits < MAX_WAITS);
@@ -297,19 +313,109 @@ impl World {
     }
 
     fn answer(&mut self, call: &Call) {
+        if self.must_wait(call) {
+            self.waiting.push(call.clone());
+            return;
+        }
         let (method, path) = call.request.method_and_path();
-        let (uid, is_engine) = match &call.target {
-            Target::Requester(uid) => (uid, false),
-            Target::Engine(uid) => (uid, true),
+        let uid = match &call.target {
+            Target::Requester(uid) | Target::Launcher(uid) => uid,
+            Target::Engine(id) => &id.pod,
         };
         let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
         let name = pod.map(|pod| object::name(&pod).to_owned()).unwrap_or_default();
+        let path = self.with_model(uid, &call.request).unwrap_or_else(|| path.into_owned());
         self.record(format!("{method} {name}{path}"));
-        let result = match is_engine {
-            true => self.engines.get_mut(uid).unwrap().answer(&call.request),
-            false => self.requesters.get_mut(&name).unwrap().answer(&call.request),
+        let launcher = self.launchers.get_mut(uid);
+        let result = match (&call.target, &call.request) {
+            (Target::Launcher(_), _) => Ok(launcher.unwrap().list()),
+            (Target::Engine(id), Request::CreateInstance { id: instance, config }) => {
+                self.engines.insert(key(id), EngineModel::new());
+                launcher.unwrap().create(instance, config)
+            }
+            (Target::Engine(id), Request::DeleteInstance { id: instance, .. }) => {
+                self.engines.remove(&key(id));
+                launcher.unwrap().delete(instance)
+            }
+            (Target::Engine(id), request) => self.engines.get_mut(&key(id)).unwrap().answer(request),
+            (Target::Requester(_), request) => self.requesters.get_mut(&name).unwrap().answer(request),
         };
         self.coordinator.answer(call, &result, self.time());
+    }
+
+    /// Returns the path of a request about an instance with its model instead of its id.
+    fn with_model(&self, uid: &str, request: &Request) -> Option<String> {
+        let model = match request {
+            Request::CreateInstance { config, .. } => config["command"][2].as_str()?.to_owned(),
+            Request::DeleteInstance { id, .. } => self.launchers.get(uid)?.instances.get(id)?.model(),
+            _ => return None,
+        };
+        Some(format!("/instances/{model}"))
+    }
+
+    /// Whether a call waits for a change of its target.
+    fn must_wait(&self, call: &Call) -> bool {
+        match (&call.target, &call.request) {
+            (Target::Launcher(uid), Request::Instances { after: Some(revision) }) => {
+                self.launchers.get(uid).is_some_and(|launcher| launcher.revision == *revision)
+            }
+            (Target::Engine(id), Request::AwaitHealth) => {
+                self.engines.get(&key(id)).is_some_and(|engine| engine.activity == EngineActivity::Loading)
+            }
+            _ => false,
+        }
+    }
+
+    /// Answers a call whose target has changed; returns false if there is none.
+    fn answer_waiting(&mut self) -> bool {
+        let Some(index) = self.waiting.iter().position(|call| !self.must_wait(call)) else { return false };
+        let call = self.waiting.remove(index);
+        let exists = match &call.target {
+            Target::Engine(id) => self.engines.contains_key(&key(id)),
+            Target::Launcher(uid) | Target::Requester(uid) => self.pods().iter().any(|pod| object::uid(pod) == uid),
+        };
+        if exists {
+            self.answer(&call);
+        }
+        true
+    }
+
+    /// Lets an instance start, or a launcher observe that one ended; returns false if nothing changes.
+    fn advance_instances(&mut self) -> bool {
+        for (uid, launcher) in &mut self.launchers {
+            for (id, instance) in &mut launcher.instances {
+                let Some(engine) = self.engines.get_mut(&format!("{uid}/{id}")) else { continue };
+                if engine.activity == EngineActivity::Loading && self.engines_start {
+                    engine.activity = EngineActivity::Awake;
+                    return true;
+                }
+                if engine.activity == EngineActivity::Dead && instance.is_running {
+                    instance.is_running = false;
+                    launcher.revision += 1;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Returns the engine of an instance that serves `model`.
+    pub(crate) fn instance(&mut self, launcher: &str, model: &str) -> &mut EngineModel {
+        let uid = object::uid(&self.pod(launcher).unwrap()).to_owned();
+        let instances = &self.launchers[&uid].instances;
+        let (id, _) = instances.iter().find(|(_, instance)| instance.model() == model).unwrap();
+        self.engines.get_mut(&format!("{uid}/{id}")).unwrap()
+    }
+
+    /// Returns the models of the instances of each launcher, by name of its Pod.
+    pub(crate) fn instances(&self) -> BTreeMap<String, Vec<String>> {
+        let launchers = self.pods().into_iter().filter_map(|pod| {
+            let launcher = self.launchers.get(object::uid(&pod))?;
+            let mut models: Vec<String> = launcher.instances.values().map(InstanceModel::model).collect();
+            models.sort();
+            Some((shorten(object::name(&pod)), models))
+        });
+        launchers.collect()
     }
 
     /// Carries out a write. `written` are the resource versions after the status annotations were written, by UID.
@@ -357,7 +463,7 @@ impl World {
 
     /// Carries out one step of a Pod's life; returns false if there is none.
     pub(crate) fn tick(&mut self) -> bool {
-        self.pods().iter().any(|pod| self.advance_pod(pod))
+        self.answer_waiting() || self.advance_instances() || self.pods().iter().any(|pod| self.advance_pod(pod))
     }
 
     fn advance_pod(&mut self, pod: &Value) -> bool {
@@ -372,9 +478,12 @@ impl World {
             let can_schedule = node.is_some_and(|node| node["spec"]["unschedulable"] != true);
             return can_schedule && self.server.bind(NAMESPACE, name, NODE).is_ok();
         }
+        let is_launcher = pod["metadata"]["annotations"].get(dual_pods::INSTANCES).is_some();
         if state.is_null() {
-            self.set_status(pod, "Running", &json!({"running": {}}), false);
-            if is_provider {
+            self.set_status(pod, "Running", &json!({"running": {}}), is_launcher);
+            if is_launcher {
+                self.launchers.insert(uid.to_owned(), LauncherModel::default());
+            } else if is_provider {
                 let owner = name.split("-dual-").next().unwrap();
                 let engine = self.templates.get(owner).cloned().unwrap_or_else(EngineModel::new);
                 self.engines.insert(uid.to_owned(), engine);
@@ -388,6 +497,9 @@ impl World {
                 self.set_status(pod, "Running", &json!({"running": {}}), is_ready);
             }
             return changed;
+        }
+        if is_launcher {
+            return false;
         }
         let activity = self.engines[uid].activity;
         match activity {
@@ -413,9 +525,8 @@ impl World {
         if holds {
             return false;
         }
-        if let Some(engine) = self.engines.get_mut(uid) {
-            engine.activity = EngineActivity::Dead;
-        }
+        let engines = self.engines.iter_mut().filter(|(key, _)| key.split('/').next() == Some(uid));
+        engines.for_each(|(_, engine)| engine.activity = EngineActivity::Dead);
         if pod["status"]["containerStatuses"][0]["state"]["terminated"].is_null() {
             self.set_status(pod, "Failed", &json!({"terminated": {"exitCode": 0}}), false);
             return true;
@@ -460,6 +571,20 @@ impl World {
         pod["status"]["conditions"] =
             json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
         self.server.update_status("pods", pod).unwrap();
+    }
+}
+
+/// Returns the key of the engine of a provider; of a launcher, of the bound one.
+fn bound_key(pod: &Value) -> String {
+    let instance = pod["metadata"]["annotations"].get(dual_pods::INSTANCE_ID).and_then(Value::as_str);
+    key(&EngineId { pod: object::uid(pod).to_owned(), instance: instance.map(str::to_owned) })
+}
+
+/// Returns the key of an engine.
+fn key(id: &EngineId) -> String {
+    match &id.instance {
+        Some(instance) => format!("{}/{instance}", id.pod),
+        None => id.pod.clone(),
     }
 }
 

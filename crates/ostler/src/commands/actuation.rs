@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actuation::{ControllerOptions, Settings};
+use actuation::{ControllerOptions, LauncherSettings, Mode, Settings};
 use anyhow::{Context, Result};
 
 use super::leader_election_args::LeaderElectionArgs;
@@ -88,6 +88,17 @@ struct SettingsArgs {
     /// It is compared with the completion when the engine was first ready.
     #[arg(long)]
     verify_completion: bool,
+    /// Run engines as Pods (`direct`), or as instances of a Pod that can run several (`launcher`)
+    ///
+    /// The annotation `dual-pods.llm-d.ai/mode` of a requester has precedence.
+    #[arg(long, value_name = "MODE", default_value = "direct")]
+    mode: Mode,
+    /// Copy `ostler` from this image into launchers
+    #[arg(long, value_name = "IMAGE", default_value_t = LauncherSettings::default().image)]
+    launcher_image: String,
+    /// Let a launcher run this many engines
+    #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    launcher_instances: u16,
 }
 
 // === impl SettingsArgs ===
@@ -100,6 +111,11 @@ impl SettingsArgs {
             drain: self.drain,
             verify_completion: self.verify_completion,
             residue_mib: self.sleeper_memory,
+            mode: self.mode,
+            launcher: LauncherSettings {
+                image: self.launcher_image.clone(),
+                max_instances: self.launcher_instances.into(),
+            },
             ..Settings::default()
         }
     }

@@ -1,7 +1,7 @@
 //! `ostler launcher`: runs in a Pod that starts several engines.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use actuation::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
@@ -11,6 +11,9 @@ use crate::exit::Exit;
 use crate::report::errors::error_with_hint;
 use crate::shutdown::shutdown_token;
 
+/// Name of the program in the directory of `--install`.
+const PROGRAM: &str = "ostler";
+
 /// Start and stop engines in one Pod over HTTP
 ///
 /// Serves the REST API of llm-d's launcher: `PUT /v2/vllm/instances/ID` starts an engine as a process, `DELETE` stops all its
@@ -18,6 +21,9 @@ use crate::shutdown::shutdown_token;
 /// launcher translates UUIDs of GPUs to indexes with nvidia-smi, so its container must see all GPUs of the node.
 #[derive(clap::Args)]
 pub(crate) struct LauncherArgs {
+    /// Copy this program into a directory and exit, for containers of other images
+    #[arg(long, value_name = "DIR")]
+    install: Option<PathBuf>,
     /// Listen on this IP address
     #[arg(long, alias = "host", value_name = "IP", default_value = "0.0.0.0")]
     address: IpAddr,
@@ -82,7 +88,24 @@ impl LauncherArgs {
     }
 }
 
+/// Copies this program into a directory. The copy replaces another one at once, which may run.
+fn install(directory: &Path) -> Result<Exit> {
+    let (target, temporary) = (directory.join(PROGRAM), directory.join(format!(".{PROGRAM}")));
+    let copy = || -> std::io::Result<()> {
+        std::fs::copy(std::env::current_exe()?, &temporary)?;
+        std::fs::rename(&temporary, &target)
+    };
+    copy().map_err(|error| {
+        let hint = "choose a directory that exists and is writable, with space for the program".to_owned();
+        error_with_hint(format!("cannot copy the program to {}: {error}", target.display()), hint)
+    })?;
+    Ok(Exit::Success)
+}
+
 pub(super) async fn run(args: LauncherArgs) -> Result<Exit> {
+    if let Some(directory) = &args.install {
+        return install(directory);
+    }
     let options = args.options();
     let directory = &options.instances.log_directory;
     std::fs::create_dir_all(directory).map_err(|error| {
