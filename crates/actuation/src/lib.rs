@@ -84,7 +84,7 @@ pub use gpu_map::GpuMap;
 pub use http::perform;
 pub use instance::{EngineId, Instance, InstanceRecord, InstanceRecords};
 pub use launcher::Launcher;
-pub use launcher_daemon::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
+pub use launcher_daemon::{EngineCommand, EngineRunner, GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
 pub use metrics::Metrics;
 pub use node::{Availability, Demand, Engine, EngineState, LauncherState, NodeState, Rejection, Server};
 pub use nominal::{Derivation, NominalInstance, NominalProvider, Owner, PatchError, nominal_provider};

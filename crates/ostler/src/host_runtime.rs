@@ -1,5 +1,5 @@
 //! The container runtime of `ostler up`. On the node of this host, images that map to a program run as processes. All other
-//! engines are simulated in this process, according to their command line. Requesters of dual pods run in this process, too.
+//! engines are simulated in this process, according to their command line. Requesters of dual pods and launchers run in this process, too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::container_exit::{exited, failed};
 use crate::gpus::{GPU_RESOURCE, VISIBLE_DEVICES_ENV};
 use crate::images::{ImageFailure, ImageOverride, Images};
+use crate::launcher_container;
 use crate::requester_container;
 use crate::simulated_container::{self, EngineEnvironment};
 
@@ -80,6 +81,17 @@ impl ContainerRuntime for HostRuntime {
             return async move {
                 tokio::select! {
                     exit = requester_container::run(container, flags, memories.as_deref(), shutdown) => exit,
+                    () = end.cancelled() => exited(0),
+                }
+            }
+            .boxed();
+        }
+        if let Some(flags) = launcher_container::launcher_flags(&container, is_own_image) {
+            let runs_programs = self.image_override(&container.node, &container.image).is_some() && !is_own_image;
+            let (engines, end) = (self.engines.clone(), self.end.clone());
+            return async move {
+                tokio::select! {
+                    exit = launcher_container::run(container, flags, runs_programs, engines, shutdown) => exit,
                     () = end.cancelled() => exited(0),
                 }
             }

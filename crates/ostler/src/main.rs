@@ -23,6 +23,8 @@ mod gpus;
 mod host_node;
 mod host_runtime;
 mod images;
+mod launcher_args;
+mod launcher_container;
 mod listener;
 mod local_cluster;
 mod logging;

@@ -1,8 +1,10 @@
 //! One instance: its processes, its log, and how requests reach it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -21,12 +23,33 @@ pub(super) struct InstanceHandle {
     pub(super) log: Arc<InstanceLog>,
 }
 
+/// Runs engines in this process instead of processes of their own.
+pub trait EngineRunner: Send + Sync {
+    /// Runs an engine until it ends, or until `shutdown` is cancelled, and returns its exit code.
+    fn run(&self, command: EngineCommand, shutdown: CancellationToken) -> BoxFuture<'static, i32>;
+}
+
+/// What an engine is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineCommand {
+    /// Program and arguments.
+    pub command_line: Vec<String>,
+    /// Variables in addition to those of the launcher.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// What an instance runs.
+pub(super) enum Program {
+    /// Processes, whose output is read from the pipe.
+    Processes(InstanceProcesses, pipe::Receiver),
+    /// An engine in this process, which ends after the token is cancelled.
+    Future(BoxFuture<'static, i32>, CancellationToken),
+}
+
 /// An instance that was started.
-#[derive(Debug)]
 pub(super) struct StartedInstance {
     pub(super) id: String,
-    pub(super) processes: InstanceProcesses,
-    pub(super) output: pipe::Receiver,
+    pub(super) program: Program,
     pub(super) log: Arc<InstanceLog>,
     pub(super) delete: CancellationToken,
     pub(super) deleted: watch::Sender<Option<InstanceState>>,

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use gpus::GpuSource;
 use instance::StartedInstance;
+pub use instance::{EngineCommand, EngineRunner};
 use lifecycle::run_instance;
 pub use state::InstanceOptions;
 use state::LauncherState;
@@ -66,12 +67,23 @@ impl LauncherDaemon {
     /// # Errors
     /// The address cannot be bound.
     pub async fn bind(options: LauncherOptions) -> io::Result<LauncherDaemon> {
+        LauncherDaemon::bind_with(options, None).await
+    }
+
+    /// Listens on the address; `runner` runs the engines.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn bind_with(
+        options: LauncherOptions,
+        runner: Option<Arc<dyn EngineRunner>>,
+    ) -> io::Result<LauncherDaemon> {
         let address = options.address;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))?;
         let (sender, started) = mpsc::channel(1);
-        Ok(LauncherDaemon { listener, state: Arc::new(LauncherState::new(options.instances, sender)), started })
+        Ok(LauncherDaemon { listener, state: Arc::new(LauncherState::new(options.instances, runner, sender)), started })
     }
 
     /// Returns the address of the REST API.
@@ -89,7 +101,9 @@ impl LauncherDaemon {
     /// A task panicked.
     pub async fn run(self, terminate: CancellationToken) -> io::Result<()> {
         let LauncherDaemon { listener, state, mut started } = self;
-        processes::adopt_orphans();
+        if !state.runs_in_process() {
+            processes::adopt_orphans();
+        }
         let close = CancellationToken::new();
         let mut server = JoinSet::new();
         server.spawn(serve(listener, routes::routes(Arc::clone(&state)), close.clone()));

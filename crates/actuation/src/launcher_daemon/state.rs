@@ -1,6 +1,5 @@
 //! The state that all requests share, and the creation and deletion of instances.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::{InstanceConfig, validate_id};
 use super::error::LauncherError;
 use super::gpus::{GpuSource, Gpus};
-use super::instance::{InstanceHandle, StartedInstance};
+use super::instance::{EngineCommand, EngineRunner, InstanceHandle, Program, StartedInstance};
 use super::instance_log::InstanceLog;
 use super::processes::{InstanceProcesses, ProcessSpec};
 use super::table::{InstanceState, InstanceTable};
@@ -46,6 +45,8 @@ pub(super) struct LauncherState {
     /// Receives the revision after each change.
     revision: watch::Sender<u64>,
     gpus: Gpus,
+    /// Runs engines in this process; `None` for processes of their own.
+    runner: Option<Arc<dyn EngineRunner>>,
     /// Instances that were started, for the owner of the launcher to run.
     started: mpsc::Sender<StartedInstance>,
     /// Cancelled when no more instances are started.
@@ -57,16 +58,26 @@ pub(super) struct LauncherState {
 // === impl LauncherState ===
 
 impl LauncherState {
-    pub(super) fn new(options: InstanceOptions, started: mpsc::Sender<StartedInstance>) -> LauncherState {
+    pub(super) fn new(
+        options: InstanceOptions,
+        runner: Option<Arc<dyn EngineRunner>>,
+        started: mpsc::Sender<StartedInstance>,
+    ) -> LauncherState {
         LauncherState {
             table: Mutex::new(InstanceTable::new(options.max_instances)),
             revision: watch::Sender::new(0),
             gpus: Gpus::new(options.gpus.clone()),
+            runner,
             started,
             ends: CancellationToken::new(),
             marker: random_id(),
             options,
         }
+    }
+
+    /// Returns whether engines run in this process.
+    pub(super) fn runs_in_process(&self) -> bool {
+        self.runner.is_some()
     }
 
     /// Reads the instances.
@@ -159,18 +170,24 @@ impl LauncherState {
         let log = InstanceLog::create(&path, options.log_bytes)
             .map_err(|error| LauncherError::StartFailed(format!("failed to create {}: {error}", path.display())))?;
         let command_line = config.command_line(&options.engine_command);
-        let no_variables = BTreeMap::new();
-        let spec = ProcessSpec {
-            command_line: &command_line,
-            variables: config.env_vars.as_ref().unwrap_or(&no_variables),
-            marker: format!("{}-{revision}", self.marker),
+        let variables = config.env_vars.clone().unwrap_or_default();
+        let program = match &self.runner {
+            Some(runner) => {
+                let shutdown = CancellationToken::new();
+                Program::Future(runner.run(EngineCommand { command_line, variables }, shutdown.clone()), shutdown)
+            }
+            None => {
+                let marker = format!("{}-{revision}", self.marker);
+                let spec = ProcessSpec { command_line: &command_line, variables: &variables, marker };
+                let (processes, output) =
+                    InstanceProcesses::start(&spec).map_err(|error| start_error(&command_line, &error))?;
+                Program::Processes(processes, output)
+            }
         };
-        let (processes, output) =
-            InstanceProcesses::start(&spec).map_err(|error| start_error(&command_line, &error))?;
         let (log, delete, (sender, deleted)) = (Arc::new(log), CancellationToken::new(), watch::channel(None));
         let handle = InstanceHandle { delete: delete.clone(), deleted, log: Arc::clone(&log) };
         let (id, stop_timeout) = (id.to_owned(), options.stop_timeout);
-        Ok((StartedInstance { id, processes, output, log, delete, deleted: sender, stop_timeout }, handle))
+        Ok((StartedInstance { id, program, log, delete, deleted: sender, stop_timeout }, handle))
     }
 }
 

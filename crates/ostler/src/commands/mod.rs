@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// Run the requester of a dual pod: report its accelerators and the readiness of its engine
     Requester(RequesterArgs),
     /// Run the launcher of dual pods: start and stop engines in one Pod over HTTP
-    Launcher(launcher::LauncherArgs),
+    Launcher(crate::launcher_args::LauncherArgs),
 }
 
 impl Command {

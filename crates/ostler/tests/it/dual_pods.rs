@@ -256,3 +256,71 @@ async fn namespace_with_pairs_and_sleepers_is_deleted() {
     wait_for("the end of the namespace", async || namespaces.get_opt("team").await.unwrap().is_none().then_some(()))
         .await;
 }
+
+/// Sends a request to the launcher in a Pod, and returns the response's body.
+async fn call_launcher(pod: &Value, method: &str, path: &str) -> Value {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let address = format!("{}:8001", pod["status"]["podIP"].as_str().unwrap());
+    let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let request = format!("{method} /v2/vllm/instances{path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+/// Two engines take turns as instances of one launcher. Another client deletes the one that serves.
+// spec: DP-20, DP-22, DP-100, DP-103, DP-108
+#[tokio::test(flavor = "multi_thread")]
+async fn engines_share_a_launcher() {
+    let session = Session::start(&["--nodes", "1×L4"]);
+    let client = session.client().await;
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    let create = async |name: &str, model: &str, port: &str| {
+        let mut pod = requester(model);
+        let annotations = &mut pod["metadata"]["annotations"];
+        let patch = annotations["dual-pod.llm-d.ai/server-patch"].as_str().unwrap().replace("8000", port);
+        annotations["dual-pod.llm-d.ai/server-patch"] = json!(patch);
+        annotations["dual-pod.llm-d.ai/mode"] = json!("launcher");
+        pod["metadata"]["name"] = json!(name);
+        pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        ready_requesters(&pods, 1).await;
+    };
+    let delete = async |name: &str| {
+        pods.delete(name, &DeleteParams::default()).await.unwrap();
+        wait_for("the end of the requester", async || list(&pods, REQUESTERS).await.is_empty().then_some(())).await;
+    };
+    let launcher = async || {
+        let [launcher] = list(&pods, SLEEPING).await.try_into().unwrap();
+        launcher
+    };
+    create("first", "granite", "8000").await;
+    let created = launcher().await;
+    assert_eq!(created["spec"]["containers"][0]["command"][1], "launcher");
+    assert_eq!(created["metadata"]["labels"][POOL_LABEL], "granite");
+    let list = call_launcher(&created, "GET", "").await;
+    assert_eq!(list["instances"][0]["env_vars"]["CUDA_VISIBLE_DEVICES"], "0");
+    assert_eq!(list["instances"][0]["args"], json!([]));
+    delete("first").await;
+    assert_eq!(launcher().await["metadata"]["labels"][POOL_LABEL], Value::Null);
+
+    create("second", "llama", "8010").await;
+    assert_eq!(launcher().await["metadata"]["uid"], created["metadata"]["uid"]);
+    assert_eq!(call_launcher(&created, "GET", "").await["running_instances"], 2);
+    delete("second").await;
+
+    create("third", "granite", "8000").await;
+    for (reason, count) in [("ProviderCreated", 1), ("LauncherBound", 1), ("ProviderBound", 1), ("EngineWoken", 1)] {
+        wait_for(reason, async || (count_events(&client, reason).await == count).then_some(())).await;
+    }
+    let bound = launcher().await["metadata"]["annotations"]["dual-pods.llm-d.ai/instance-id"].clone();
+    call_launcher(&created, "DELETE", &format!("/{}", bound.as_str().unwrap())).await;
+    wait_for("the end of the requester", async || {
+        pods.get_opt("third").await.unwrap().is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(())
+    })
+    .await;
+    wait_for("the end of the instance", async || {
+        (call_launcher(&created, "GET", "").await["total_instances"] == 1).then_some(())
+    })
+    .await;
+}
