@@ -110,9 +110,14 @@ fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Ans
         (Request::Verify { .. }, Answer::Completion(completion)) => {
             facts.verification = Some(Verification { completion: completion.clone() });
             facts.wake_failures = 0;
-            facts.instance.is_healthy = true;
+            (facts.instance.is_healthy, facts.instance.health_checked_at) = (true, Some(now));
         }
-        (Request::AwaitHealth, Answer::Healthy(is_healthy)) => facts.instance.is_healthy = *is_healthy,
+        (Request::AwaitHealth, Answer::Healthy(is_healthy)) => {
+            (facts.instance.is_healthy, facts.instance.health_checked_at) = (*is_healthy, Some(now));
+            if !is_healthy && facts.verification.is_some() {
+                facts.retry_at = Some(retry_at(1, now));
+            }
+        }
         (Request::CreateInstance { .. }, Answer::InstanceCreated { revision }) => {
             let instance = &mut facts.instance;
             (instance.process, instance.revision) = (Some(Process::Running), *revision);

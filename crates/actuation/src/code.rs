@@ -13,7 +13,7 @@ api::codes! {
     SELECTOR_MATCHES = "SelectorMatchesProvider": "The set that created the requester would adopt the provider, because its selector matches the provider's labels.",
         "Change a label of the selector in the annotation `server-patch`.";
     RESOURCE_CLAIMS = "ResourceClaimsUnsupported": "The requester has resource claims (dynamic resource allocation).", "Request the accelerators as extended resources, such as `nvidia.com/gpu`.";
-    MODE_UNSUPPORTED = "ModeUnsupported": "The requester requests a mode that is not supported.", "Use a server patch in direct mode.";
+    MODE_UNSUPPORTED = "ModeUnsupported": "The requester uses an InferenceServerConfig, which is not supported.", "Use the annotation `server-patch`.";
     ACCELERATOR_BUSY = "AcceleratorBusy": "Another engine on one of the accelerators is awake, is loading, or its state is not known.",
         "Wait until the named engine is asleep or gone, or delete its Pod.";
     BUDGET_EXHAUSTED = "SleeperLimitReached": "The accelerators have as many engines as the limit permits, and none of them may be deleted.",

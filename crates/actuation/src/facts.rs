@@ -45,6 +45,8 @@ pub struct InstanceFacts {
     pub revision: u64,
     /// Whether it is healthy.
     pub is_healthy: bool,
+    /// When that was last observed.
+    pub health_checked_at: Option<Timestamp>,
     /// Whether it was created for the requester to which it is bound.
     pub is_new: bool,
     /// Failed attempts to create it.

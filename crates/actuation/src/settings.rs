@@ -17,6 +17,8 @@ pub struct Settings {
     pub verify_completion: bool,
     /// Accelerator memory in MiB that a sleeping engine may retain.
     pub residue_mib: u64,
+    /// Interval at which the health of instances that serve is checked, because the kubelet probes only their launcher; never if absent.
+    pub health_interval: Option<Duration>,
     /// Mode of requesters without the annotation `mode`.
     pub mode: Mode,
     /// Launchers that the controller creates.
@@ -53,6 +55,7 @@ impl Default for Settings {
             settle: Duration::from_millis(200),
             verify_completion: false,
             residue_mib: 4096,
+            health_interval: Some(Duration::from_secs(5)),
             mode: Mode::Direct,
             launcher: LauncherSettings::default(),
         }

@@ -6,6 +6,7 @@ use apimachinery::object;
 
 use super::engine::EngineSummary;
 use super::view::ClusterView;
+use crate::instance::EngineId;
 use crate::node::{Engine, NodeState};
 use crate::step;
 
@@ -35,8 +36,8 @@ pub struct GpuExplanation {
     pub requesters: Vec<String>,
     /// Engines on it: those that do not sleep first, then the most recently awake.
     pub engines: Vec<EngineSummary>,
-    /// The provider that is deleted first if an engine needs its place.
-    pub next_victim: Option<String>,
+    /// The engine that is deleted first if another one needs its place.
+    pub next_victim: Option<EngineId>,
 }
 
 // === impl ClusterView ===
@@ -76,7 +77,7 @@ fn gpu(node: &NodeState, uuid: &String, indexes: &BTreeMap<String, u32>) -> GpuE
         uuid: uuid.clone(),
         index: indexes.get(uuid).copied(),
         requesters: requesters.collect(),
-        next_victim: step::sleepers(node).into_iter().find(is_on).map(|engine| engine.provider.pod.name.clone()),
+        next_victim: step::sleepers(node).into_iter().find(is_on).map(|engine| engine.provider.engine_id()),
         engines: engines.into_iter().map(EngineSummary::new).collect(),
     }
 }

@@ -67,6 +67,8 @@ pub enum StartPath {
     Cold,
     /// The engine of this provider, which sleeps, is woken.
     Hot(String),
+    /// An engine of this launcher, which existed before: it starts, or, if it is bound, started or was woken.
+    Launcher(String),
 }
 
 /// An engine that sleeps but is not suitable.
@@ -130,8 +132,13 @@ impl ClusterView {
     /// Returns the sleeper with the fewest differences, of several the one that was awake last; `None` if there is no sleeper, or one
     /// is suitable.
     fn nearest_sleeper(&self, node: &NodeState, nominal: &NominalProvider) -> Option<NearestSleeper> {
-        let sleepers =
-            step::sleepers(node).into_iter().filter(|engine| engine.provider.pod.namespace == nominal.namespace);
+        // The Pod of a launcher does not show how its engines were started.
+        let is_comparable =
+            |engine: &&Engine| engine.provider.pod.namespace == nominal.namespace && engine.provider.instance.is_none();
+        let sleepers = step::sleepers(node).into_iter().filter(is_comparable);
+        if nominal.instance.is_some() {
+            return None;
+        }
         let sleepers: Vec<&Engine> = sleepers.collect();
         if sleepers.iter().any(|engine| engine.provider.identity == nominal.identity) {
             return None;
@@ -175,7 +182,11 @@ fn start(node: &NodeState, uid: &str, server: &Server, requester: &Requester) ->
     if let Some(engine) = node.bound_engines(uid).find(|engine| !engine.is_leaving()) {
         let name = &engine.provider.pod.name;
         let is_created = *name == provider_name(&requester.pod.name, uid);
-        let path = if is_created { StartPath::Cold } else { StartPath::Hot(name.clone()) };
+        let path = match engine.provider.instance {
+            _ if is_created => StartPath::Cold,
+            Some(_) => StartPath::Launcher(name.clone()),
+            None => StartPath::Hot(name.clone()),
+        };
         return Start::Bound { path, engine: EngineSummary::new(engine) };
     }
     match (server.nominal(), &requester.accelerators) {
@@ -188,9 +199,14 @@ fn start(node: &NodeState, uid: &str, server: &Server, requester: &Requester) ->
 /// Returns the path of a requester without an engine: the last suitable sleeper is bound.
 fn expected_path(node: &NodeState, nominal: &NominalProvider) -> StartPath {
     let suitable = step::sleepers(node).into_iter().rfind(|engine| {
-        engine.provider.identity == nominal.identity && engine.provider.pod.namespace == nominal.namespace
+        let is_free = engine.provider.instance.as_ref().is_none_or(|instance| !instance.is_launcher_bound);
+        engine.provider.identity == nominal.identity && engine.provider.pod.namespace == nominal.namespace && is_free
     });
-    suitable.map_or(StartPath::Cold, |engine| StartPath::Hot(engine.provider.pod.name.clone()))
+    match (suitable, step::launcher_with_room(node, nominal)) {
+        (Some(engine), _) => StartPath::Hot(engine.provider.pod.name.clone()),
+        (None, Some(state)) => StartPath::Launcher(state.launcher.provider.pod.name.clone()),
+        (None, None) => StartPath::Cold,
+    }
 }
 
 fn unavailable(node: &NodeState, uid: &str, nominal: &NominalProvider) -> Vec<EngineSummary> {

@@ -41,7 +41,7 @@ pub struct EngineCommand {
 /// What an instance runs.
 pub(super) enum Program {
     /// Processes, whose output is read from the pipe.
-    Processes(InstanceProcesses, pipe::Receiver),
+    Processes(Box<InstanceProcesses>, pipe::Receiver),
     /// An engine in this process, which ends after the token is cancelled.
     Future(BoxFuture<'static, i32>, CancellationToken),
 }

@@ -28,7 +28,7 @@ enum End {
 pub(super) async fn run_instance(instance: StartedInstance, state: Arc<LauncherState>) {
     let StartedInstance { id, program, log, delete, deleted, stop_timeout } = instance;
     let end = match program {
-        Program::Processes(processes, output) => run_processes(processes, output, &log, &delete, stop_timeout).await,
+        Program::Processes(processes, output) => run_processes(*processes, output, &log, &delete, stop_timeout).await,
         Program::Future(mut engine, shutdown) => tokio::select! {
             code = &mut engine => End::Exited(code),
             () = delete.cancelled() => {

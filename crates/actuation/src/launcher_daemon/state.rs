@@ -181,7 +181,7 @@ impl LauncherState {
                 let spec = ProcessSpec { command_line: &command_line, variables: &variables, marker };
                 let (processes, output) =
                     InstanceProcesses::start(&spec).map_err(|error| start_error(&command_line, &error))?;
-                Program::Processes(processes, output)
+                Program::Processes(Box::new(processes), output)
             }
         };
         let (log, delete, (sender, deleted)) = (Arc::new(log), CancellationToken::new(), watch::channel(None));

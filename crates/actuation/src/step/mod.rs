@@ -25,6 +25,7 @@ use crate::settings::Settings;
 use context::Context;
 pub(crate) use context::sleepers;
 use outcome::{Outcome, earliest};
+pub(crate) use placement::launcher_with_room;
 
 /// Decides what to do next for a node: at most one action, when to decide again if nothing changes, and the status annotations
 /// to update. The same input gives the same result; the action's effect is part of the next input.

@@ -5,39 +5,51 @@ use super::context::Context;
 use super::outcome::Outcome;
 use crate::container::ContainerPhase;
 use crate::delete_purpose::DeletePurpose;
-use crate::node::{Engine, LauncherState};
+use crate::node::{Engine, LauncherState, NodeState};
 use crate::nominal::NominalProvider;
 use crate::requester::Requester;
 use crate::write;
 
 /// Returns what has to be done to start the engine in a launcher that exists; `None` in direct mode, and if no launcher is suitable.
 pub(super) fn launch(context: &Context, requester: &Requester, nominal: &NominalProvider) -> Option<Outcome> {
-    let instance = nominal.instance.as_ref()?;
-    let candidates: Vec<&LauncherState> = context
-        .node
-        .launchers
-        .values()
-        .filter(|state| is_available(state) && state.launcher.provider.identity == instance.launcher)
-        .filter(|state| state.launcher.provider.pod.namespace == nominal.namespace)
-        .collect();
-    let has_engine = |state: &&LauncherState| state.launcher.records.contains_key(&nominal.identity);
-    if candidates.iter().any(has_engine) {
+    if candidates(context.node, nominal).any(|state| state.launcher.records.contains_key(&nominal.identity)) {
         // An engine of this identity is being deleted, since it is neither suitable nor busy.
         return Some(Outcome::wait());
     }
-    let candidates: Vec<&LauncherState> =
-        candidates.into_iter().filter(|state| !state.launcher.uses_port(nominal.port)).collect();
-    let has_room = |state: &&&LauncherState| state.launcher.records.len() < state.launcher.max_instances;
-    if let Some(state) = candidates.iter().filter(has_room).max_by_key(|state| state.launcher.provider.last_used()) {
+    if let Some(state) = launcher_with_room(context.node, nominal) {
         return Some(Outcome::write(write::bind_instance(requester, nominal, &state.launcher)));
     }
-    let is_in_candidate =
-        |engine: &&Engine| candidates.iter().any(|state| state.launcher.provider.pod.uid == engine.provider.pod.uid);
+    let is_in_candidate = |engine: &&Engine| {
+        let uid = &engine.provider.pod.uid;
+        candidates(context.node, nominal)
+            .any(|state| state.launcher.provider.pod.uid == *uid && !state.launcher.uses_port(nominal.port))
+    };
     if context.node.engines.values().filter(is_in_candidate).any(Engine::is_leaving) {
         return Some(Outcome::wait());
     }
     let victim = context.sleepers().iter().copied().find(is_in_candidate)?;
     Some(context.delete_engine(victim, DeletePurpose::Victim))
+}
+
+/// Returns the launcher that can start the engine without another one being deleted first; of several, the one whose engines were awake
+/// last. `None` in direct mode.
+pub(crate) fn launcher_with_room<'a>(node: &'a NodeState, nominal: &'a NominalProvider) -> Option<&'a LauncherState> {
+    let has_room = |state: &&LauncherState| {
+        state.launcher.records.len() < state.launcher.max_instances && !state.launcher.uses_port(nominal.port)
+    };
+    candidates(node, nominal).filter(has_room).max_by_key(|state| state.launcher.provider.last_used())
+}
+
+/// Returns the launchers that are not bound and could run the engine.
+fn candidates<'a>(
+    node: &'a NodeState,
+    nominal: &'a NominalProvider,
+) -> impl Iterator<Item = &'a LauncherState> + use<'a> {
+    node.launchers.values().filter(move |state| {
+        let provider = &state.launcher.provider;
+        let needed = nominal.instance.as_ref().map(|instance| &instance.launcher);
+        is_available(state) && needed == Some(&provider.identity) && provider.pod.namespace == nominal.namespace
+    })
 }
 
 /// Returns whether a launcher can be bound.

@@ -137,7 +137,12 @@ fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Eng
         return context.delete_engine(engine, DeletePurpose::NotWaking(problem.clone())).with_problem(Some(problem));
     }
     if !engine.is_ready() {
-        return not_ready(context, server, requester, engine, Outcome::wait()).with_problem(unsupported);
+        let outcome = match engine.provider.instance {
+            Some(_) if engine.provider.has_pool_labels() => Outcome::write(write::withdraw(&engine.provider)),
+            Some(_) => context.call_engine(engine, Request::AwaitHealth, HEALTH_TIMEOUT),
+            None => Outcome::wait(),
+        };
+        return context.withdraw_readiness(server, requester, outcome).with_problem(unsupported);
     }
     let outcome = if !is_published(engine) {
         Outcome::write(write::publish(&engine.provider, verification.completion.as_deref(), context.now))
@@ -146,9 +151,20 @@ fn awake(context: &Context, server: &Server, requester: &Requester, engine: &Eng
     } else if requester.dual.as_deref() != Some(crate::names::label_value(&engine.provider.pod.name).as_str()) {
         Outcome::write(write::link(requester, &engine.provider))
     } else {
-        Outcome::wait()
+        check_health(context, engine)
     };
     outcome.with_problem(unsupported)
+}
+
+/// Checks the health of an instance regularly: the kubelet probes only its launcher.
+fn check_health(context: &Context, engine: &Engine) -> Outcome {
+    let checked_at = engine.facts.instance.health_checked_at.filter(|_| engine.provider.instance.is_some());
+    let due = checked_at.and_then(|at| at.checked_add(context.settings.health_interval?).ok());
+    match due {
+        Some(due) if due > context.now => Outcome::wait_until(due),
+        Some(_) => context.call_engine(engine, Request::AwaitHealth, HEALTH_TIMEOUT),
+        None => Outcome::wait(),
+    }
 }
 
 fn verify(context: &Context, engine: &Engine) -> Outcome {

@@ -110,7 +110,7 @@ fn summary(world: &World) -> Vec<String> {
 #[case::both_deleted(both_deleted)]
 #[case::both_deleted_provider_first(both_deleted_provider_first)]
 fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event, #[values(Mode::Direct, Mode::Launcher)] mode: Mode) {
-    let settings = Settings { mode, ..Settings::default() };
+    let settings = Settings { mode, health_interval: None, ..Settings::default() };
     let mut world = World::new(settings.clone());
     let event = prepare(&mut world);
     world.take_journal();

@@ -160,7 +160,8 @@ fn node_shows_the_engines_of_each_gpu_and_the_next_victim() {
     assert_eq!(gpu.requesters, ["r"]);
     let engines: Vec<_> = gpu.engines.iter().map(|engine| (engine.pod.as_str(), engine.state)).collect();
     assert_eq!(engines, [(newest.as_str(), EngineState::Awake), (oldest.as_str(), EngineState::Asleep)]);
-    assert_eq!(gpu.next_victim.as_deref(), Some(oldest.as_str()));
+    let victim = gpu.engines.iter().find(|engine| Some(&engine.id) == gpu.next_victim.as_ref());
+    assert_eq!(victim.map(|engine| engine.pod.as_str()), Some(oldest.as_str()));
 }
 
 #[test]

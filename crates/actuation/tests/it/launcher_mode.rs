@@ -11,10 +11,14 @@ use crate::world::World;
 
 const MODE: &str = "dual-pods.llm-d.ai/mode";
 
-fn world(sleeper_limit: usize, max_instances: usize) -> World {
-    let mut settings = Settings { sleeper_limit, mode: Mode::Launcher, ..Settings::default() };
+fn settings(sleeper_limit: usize, max_instances: usize) -> Settings {
+    let mut settings = Settings { sleeper_limit, mode: Mode::Launcher, health_interval: None, ..Settings::default() };
     settings.launcher.max_instances = max_instances;
-    World::new(settings)
+    settings
+}
+
+fn world(sleeper_limit: usize, max_instances: usize) -> World {
+    World::new(settings(sleeper_limit, max_instances))
 }
 
 /// Creates a requester whose engine serves `model` on a port of its own.
@@ -57,7 +61,6 @@ fn launcher_cold() {
     GET r-dual/v2/vllm/instances
     PUT r-dual/instances/m
     GET r-dual/v2/vllm/instances/watch
-    GET r-dual/health
     GET r-dual/is_sleeping
     GET r-dual/health
     PATCH r-dual publish
@@ -84,7 +87,6 @@ fn launcher_warm() {
     PATCH first-dual launch
     PUT first-dual/instances/n
     GET first-dual/v2/vllm/instances/watch
-    GET first-dual/health
     GET first-dual/is_sleeping
     GET first-dual/health
     PATCH first-dual publish
@@ -210,7 +212,6 @@ fn oldest_instance_of_the_accelerator_is_deleted() {
     PATCH r1-dual launch
     PUT r1-dual/instances/z
     GET r1-dual/v2/vllm/instances/watch
-    GET r1-dual/health
     GET r1-dual/is_sleeping
     GET r1-dual/health
     PATCH r1-dual publish
@@ -259,7 +260,6 @@ fn launcher_is_created_after_victims_are_gone() {
     GET r2-dual/v2/vllm/instances
     PUT r2-dual/instances/z
     GET r2-dual/v2/vllm/instances/watch
-    GET r2-dual/health
     GET r2-dual/is_sleeping
     GET r2-dual/health
     PATCH r2-dual publish
@@ -335,4 +335,35 @@ fn quiet_launchers_have_no_effects() {
     world.take_journal();
     world.run();
     assert!(world.take_journal().is_empty());
+}
+
+/// The kubelet probes only the launcher: the controller checks the health of the engine, and withdraws it while that fails.
+// spec: DP-20
+#[test]
+fn unhealthy_instance_is_withdrawn() {
+    let health_interval = Settings::default().health_interval;
+    let mut world = World::new(Settings { health_interval, ..settings(1, 4) });
+    create(&mut world, "r", "a", "m");
+    world.run();
+    let launcher = world.provider_of("r").unwrap();
+    let is_in_pool = |world: &World| world.pod(&launcher).unwrap()["metadata"]["labels"]["model"] == "m";
+    for is_healthy in [true, false, true] {
+        world.instance(&launcher, "m").is_unhealthy = !is_healthy;
+        world.run();
+        assert_eq!((world.requesters["r"].is_ready, is_in_pool(&world)), (is_healthy, is_healthy));
+    }
+}
+
+/// A launcher that does not start an engine, for example because it does not have the GPU, is reported.
+#[test]
+fn rejected_creation_is_reported() {
+    let mut world = world(1, 4);
+    world.launchers_reject = true;
+    create(&mut world, "r", "a", "m");
+    world.run();
+    let launcher = world.provider_of("r").unwrap();
+    assert_eq!(world.errors("r"), [format!("failed to create the engine of Pod {launcher}: no such GPU")]);
+    world.launchers_reject = false;
+    world.run();
+    assert!(world.requesters["r"].is_ready && world.errors("r").is_empty());
 }

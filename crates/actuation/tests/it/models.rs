@@ -44,6 +44,8 @@ pub(crate) struct EngineModel {
     pub(crate) completion: String,
     /// Requests that were aborted.
     pub(crate) aborted: bool,
+    /// Whether its health check fails while it runs.
+    pub(crate) is_unhealthy: bool,
 }
 
 /// A launcher.
@@ -155,12 +157,14 @@ impl EngineModel {
             ignores_sleep: false,
             completion: "a".to_owned(),
             aborted: false,
+            is_unhealthy: false,
         }
     }
 
     pub(crate) fn answer(&mut self, request: &Request) -> Result<Answer, CallError> {
         if *request == Request::AwaitHealth {
-            return Ok(Answer::Healthy(matches!(self.activity, EngineActivity::Awake | EngineActivity::Asleep)));
+            let is_running = matches!(self.activity, EngineActivity::Awake | EngineActivity::Asleep);
+            return Ok(Answer::Healthy(is_running && !self.is_unhealthy));
         }
         let refused = |message: &str| Err(CallError { kind: CallErrorKind::NotDelivered, message: message.to_owned() });
         if matches!(self.activity, EngineActivity::Loading | EngineActivity::Dead) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actuation::{
-    Action, Call, Coordinator, Decision, EngineId, PodRef, Request, Settings, Target, Time, Write, WriteError,
-    WriteResults, cache_policy, provider_pod, watched_kinds,
+    Action, Call, CallError, CallErrorKind, Coordinator, Decision, EngineId, PodRef, Request, Settings, Target, Time,
+    Write, WriteError, WriteResults, cache_policy, provider_pod, watched_kinds,
 };
 use api::dual_pods;
 use apimachinery::{Status, apply_merge_patch, object};
@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) engines: BTreeMap<String, EngineModel>,
     /// Engine models of providers that are created, by name of the requester.
     pub(crate) templates: BTreeMap<String, EngineModel>,
+    /// Whether launchers reject new instances.
+    pub(crate) launchers_reject: bool,
     /// Whether engines become ready.
     pub(crate) engines_start: bool,
     /// Whether the controller runs.
@@ -83,6 +85,7 @@ impl World {
             waiting: Vec::new(),
             engines: BTreeMap::new(),
             templates: BTreeMap::new(),
+            launchers_reject: false,
             engines_start: true,
             is_running: true,
             actions_left: usize::MAX,
@@ -325,10 +328,16 @@ impl World {
         let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
         let name = pod.map(|pod| object::name(&pod).to_owned()).unwrap_or_default();
         let path = self.with_model(uid, &call.request).unwrap_or_else(|| path.into_owned());
-        self.record(format!("{method} {name}{path}"));
+        // Repeated as long as the engine runs.
+        if call.request != Request::AwaitHealth {
+            self.record(format!("{method} {name}{path}"));
+        }
         let launcher = self.launchers.get_mut(uid);
         let result = match (&call.target, &call.request) {
             (Target::Launcher(_), _) => Ok(launcher.unwrap().list()),
+            (Target::Engine(_), Request::CreateInstance { .. }) if self.launchers_reject => {
+                Err(CallError { kind: CallErrorKind::Rejected, message: "no such GPU".to_owned() })
+            }
             (Target::Engine(id), Request::CreateInstance { id: instance, config }) => {
                 self.engines.insert(key(id), EngineModel::new());
                 launcher.unwrap().create(instance, config)

@@ -66,6 +66,7 @@ fn headline(explanation: &StartExplanation, is_ready: bool) -> String {
     let path = |path: &StartPath| match path {
         StartPath::Cold => "cold start".to_owned(),
         StartPath::Hot(pod) => format!("hot start with Pod {pod}"),
+        StartPath::Launcher(pod) => format!("start in Pod {pod}, a launcher"),
     };
     match &explanation.start {
         Start::Unscheduled(Some(message)) => format!("Waiting for the scheduler: {message}"),
@@ -128,7 +129,7 @@ fn gpu_tree(gpu: &GpuExplanation, node: &NodeExplanation) -> TreeNode {
         names => format!("assigned to Pod {}", names.join(", ")),
     };
     let line = |engine: &EngineSummary| {
-        let victim = gpu.next_victim.as_ref().filter(|victim| **victim == engine.pod);
+        let victim = gpu.next_victim.as_ref().filter(|victim| **victim == engine.id);
         let suffix = if victim.is_some() { "; deleted first if another engine needs its place" } else { "" };
         TreeNode::leaf(format!("{engine}; GPU memory in use is not known{suffix}"))
     };
