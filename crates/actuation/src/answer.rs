@@ -17,6 +17,8 @@ const MIN_RETRY_DELAY: Duration = Duration::from_millis(200);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
 /// Interval at which an engine is queried that takes long to wake up.
 const WAKE_POLL: Duration = Duration::from_millis(500);
+/// Interval at which a launcher is listed that reports no changes.
+const LAUNCHER_POLL: Duration = Duration::from_secs(1);
 /// Attempts to release a requester that does not respond.
 const MAX_RELEASE_FAILURES: u32 = 3;
 
@@ -189,6 +191,9 @@ pub(crate) fn finish_launcher_call<'a>(
     facts.outstanding = None;
     match result {
         Ok(Answer::Instances { revision, instances: observed }) => {
+            // A launcher without a stream of changes is polled.
+            let is_unchanged = facts.revision == Some(*revision);
+            facts.retry_at = if is_unchanged { now.checked_add(LAUNCHER_POLL).ok() } else { None };
             (facts.revision, facts.failures) = (Some(*revision), 0);
             facts.instances.clone_from(observed);
             for (id, engine, was_ready) in instances {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apimachinery::time::duration_until;
 
-use super::context::{Context, MAX_FAILURES};
+use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
 use super::outcome::{Outcome, earliest};
 use crate::call::Request;
 use crate::container::ContainerPhase;
@@ -46,7 +46,9 @@ fn launcher(context: &Context, state: &LauncherState) -> Outcome {
     if is_failed && provider.binding.is_none() {
         return context.delete_launcher(state, DeletePurpose::LauncherFailed);
     }
-    let follow = context.call_launcher(state, Request::Instances { after: state.facts.revision }, FOLLOW_TIMEOUT);
+    let after = state.facts.revision;
+    let timeout = if after.is_some() { FOLLOW_TIMEOUT } else { CALL_TIMEOUT };
+    let follow = context.call_launcher(state, Request::Instances { after }, timeout);
     match expiry(context, state) {
         _ if follow.action.is_some() => follow,
         expiry => Outcome { again: earliest(follow.again, expiry.again), ..expiry },

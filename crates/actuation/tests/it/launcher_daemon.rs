@@ -1,10 +1,14 @@
 //! The launcher over sockets, with processes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use actuation::{GpuSource, InstanceOptions, LauncherDaemon, LauncherOptions};
+use actuation::{
+    Answer, Call, DeletePurpose, GpuSource, InstanceOptions, InstanceRecord, LauncherDaemon, LauncherOptions,
+    ObservedInstance, Request, Target,
+};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -369,4 +373,35 @@ async fn delete_all_returns_the_stopped_instances() {
     assert_eq!(result["stopped_instances"][0]["instance_id"], "a");
     assert_eq!(launcher.get(INSTANCES).await.1["total_instances"], 0);
     launcher.end().await;
+}
+
+/// The requests of the controller: following the instances returns as soon as one changes.
+// spec: DP-21
+#[tokio::test]
+async fn controller_creates_follows_and_deletes() {
+    let running = Running::start(|_| {}).await;
+    let perform = async |request: Request| {
+        let target = Target::Launcher("uid".to_owned());
+        let (ip, port) = (running.address.ip().to_string(), running.address.port());
+        let timeout = Duration::from_secs(600);
+        actuation::perform(&Call { node: "n".to_owned(), target, ip, port, request, timeout }).await
+    };
+    let create = || {
+        let config = json!({"args": ["sleep 3600"], "gpu_uuids": ["GPU-b"], "annotations": {"inference-port": "9"}});
+        perform(Request::CreateInstance { id: "a".to_owned(), config })
+    };
+    let delete = || perform(Request::DeleteInstance { id: "a".to_owned(), purpose: DeletePurpose::Victim });
+    let empty = |revision| Ok(Answer::Instances { revision, instances: BTreeMap::new() });
+    assert_eq!(perform(Request::Instances { after: None }).await, empty(0));
+    let (followed, created) = tokio::join!(perform(Request::Instances { after: Some(0) }), create());
+    assert_eq!(created, Ok(Answer::InstanceCreated { revision: 1 }));
+    let record = InstanceRecord { accelerators: ["GPU-b".to_owned()].into(), port: 9, ..InstanceRecord::default() };
+    let observed = ObservedInstance { is_running: true, record };
+    let instances = BTreeMap::from([("a".to_owned(), observed)]);
+    assert_eq!(followed, Ok(Answer::Instances { revision: 1, instances }));
+    assert_eq!(create().await, Ok(Answer::InstanceExists));
+    assert_eq!(delete().await, Ok(Answer::InstanceDeleted { revision: 2 }));
+    assert_eq!(delete().await, Ok(Answer::InstanceDeleted { revision: 0 }));
+    assert_eq!(perform(Request::Instances { after: Some(7) }).await, empty(2), "the revision is not available");
+    running.end().await;
 }
