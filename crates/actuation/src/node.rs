@@ -158,6 +158,12 @@ impl Engine {
         self.provider.is_terminating || self.is_deletion_sent || self.facts.instance.deletion.is_some()
     }
 
+    /// Returns whether the engine is being deleted, or will be because it ended and is not bound.
+    #[must_use]
+    pub fn will_be_gone(&self) -> bool {
+        self.is_leaving() || self.provider.binding.is_none() && self.state() == EngineState::Dead
+    }
+
     /// Returns whether the engine is ready to serve requests: its Pod is Ready, or, in a launcher, it is healthy itself.
     #[must_use]
     pub fn is_ready(&self) -> bool {

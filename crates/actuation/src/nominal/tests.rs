@@ -240,7 +240,7 @@ fn engine(patch: &mut Value) -> &mut Value {
     &mut patch["spec"]["containers"][0]
 }
 
-// spec: DP-20
+// spec: DP-20, DP-21
 #[test]
 fn launcher_runs_the_engine_with_its_image() {
     let nominal = in_launcher(|patch: &mut Value| {
@@ -254,6 +254,10 @@ fn launcher_runs_the_engine_with_its_image() {
     assert_eq!(instance.command, ["vllm", "serve"]);
     assert_eq!(instance.args, ["--name=a1", "$(NAME)"]);
     assert_eq!(instance.env, BTreeMap::from([("A", "1"), ("NAME", "a1")].map(|(a, b)| (a.to_owned(), b.to_owned()))));
+    let request = instance.request(&nominal.accelerators, nominal.port);
+    let variables = json!({"A": "1", "NAME": "a1"});
+    let expected = json!({"command": ["vllm", "serve"], "args": ["--name=a1", "$(NAME)"], "env_vars": variables, "gpu_uuids": ["GPU-d"], "annotations": {"inference-port": nominal.port.to_string()}});
+    assert_eq!(request, expected);
     let direct = input().derive().unwrap();
     let (container, engine) = (&nominal.spec["containers"][0], &direct.spec["containers"][0]);
     assert_eq!((&container["image"], &container["resources"]), (&engine["image"], &engine["resources"]));

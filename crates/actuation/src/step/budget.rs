@@ -58,11 +58,11 @@ pub(super) fn enforce_limits(
     check_memory(context, server, requester, accelerators, limit.max(1))
 }
 
-/// Returns the number of engines on an accelerator, and how many of them are being deleted.
+/// Returns the number of engines on an accelerator, and how many of them are being or will be deleted without a further victim.
 fn count(context: &Context, accelerator: &str) -> (usize, usize) {
     let on_accelerator = |engine: &&Engine| engine.provider.accelerators.contains(accelerator);
     let engines = context.node.engines.values().filter(on_accelerator);
-    engines.fold((0, 0), |(engines, leaving), engine| (engines + 1, leaving + usize::from(engine.is_leaving())))
+    engines.fold((0, 0), |(engines, leaving), engine| (engines + 1, leaving + usize::from(engine.will_be_gone())))
 }
 
 /// Measures the memory of the accelerators, on which no engine is awake, and returns what prevents that another one becomes awake;
@@ -118,4 +118,36 @@ pub(super) fn free_host_resources(context: &Context, message: &str) -> Outcome {
         unused.first().map(|state| context.delete_launcher(state, DeletePurpose::Victim))
     };
     unused().or(victim).unwrap_or_else(Outcome::wait)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::launcher::Launcher;
+    use crate::node::NodeState;
+    use crate::provider::Provider;
+    use crate::settings::Settings;
+
+    /// Engines of a launcher count like those in Pods of their own; one that ended makes room without a victim.
+    // spec: DP-90
+    #[test]
+    fn engines_of_both_modes_are_counted() {
+        let pod = |uid: &str, annotations: serde_json::Value| json!({"metadata": {"name": uid, "namespace": "n", "uid": uid, "annotations": annotations}});
+        let record = |accelerator: &str| json!({"accelerators": [accelerator], "port": 8000, "lastAwake": "2026-01-01T00:00:00Z"});
+        let records = json!({"i1": record("GPU-a"), "i2": record("GPU-a"), "i3": record("GPU-b")}).to_string();
+        let launcher = Launcher::from_pod(&pod("l", json!({"dual-pods.llm-d.ai/instances": records}))).unwrap();
+        let direct = Provider::from_pod(&pod("p", json!({"dual-pods.llm-d.ai/accelerators": "GPU-a"})));
+        let mut node = NodeState::default();
+        let providers = launcher.engines(std::iter::empty()).into_values().chain([direct]);
+        node.engines = providers.map(|provider| (provider.engine_id(), Engine::new(provider))).collect();
+        let settings = Settings::default();
+        let counted = |node: &NodeState| count(&Context::new(node, &settings, Timestamp::UNIX_EPOCH), "GPU-a");
+        assert_eq!(counted(&node), (3, 0));
+        let ended = node.engines.values_mut().find(|engine| engine.provider.identity == "i2").unwrap();
+        ended.facts.instance.process = Some(crate::facts::Process::Ended);
+        assert_eq!(counted(&node), (3, 1));
+    }
 }

@@ -24,7 +24,7 @@ pub(super) fn launch(context: &Context, requester: &Requester, nominal: &Nominal
         candidates(context.node, nominal)
             .any(|state| state.launcher.provider.pod.uid == *uid && !state.launcher.uses_port(nominal.port))
     };
-    if context.node.engines.values().filter(is_in_candidate).any(Engine::is_leaving) {
+    if context.node.engines.values().filter(is_in_candidate).any(Engine::will_be_gone) {
         return Some(Outcome::wait());
     }
     let victim = context.sleepers().iter().copied().find(is_in_candidate)?;
