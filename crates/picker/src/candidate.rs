@@ -22,7 +22,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) facts: &'a EndpointFacts,
     /// Number of leading blocks of the prompt that it has presumably cached, by prefix configuration of the policy.
     pub(crate) cached_blocks: SmallVec<[u32; 1]>,
-    /// Number of requests in flight from this process.
+    /// Number of requests in flight from this process and its peers.
     pub(crate) requests: usize,
     /// Estimated number of tokens that the engine has yet to compute for these requests.
     pub(crate) remaining_tokens: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Candidate<'a> {
 pub(crate) struct MetricsSample {
     /// Metrics of the engine.
     pub(crate) metrics: Arc<EngineMetrics>,
-    /// Number of requests of other clients of the engine.
+    /// Number of requests of other clients of the engine, without peers.
     pub(crate) other_requests: f64,
     /// Time since the scrape.
     pub(crate) age: Duration,
@@ -50,7 +50,7 @@ impl<'a> Candidate<'a> {
     pub(crate) fn new(endpoint: &'a Arc<Endpoint>, facts: &'a EndpointFacts, now: Instant) -> Self {
         let state = &endpoint.state;
         let metrics = state.last_report().map(|report| MetricsSample {
-            other_requests: report.other_requests(),
+            other_requests: report.other_requests(state.peer_requests()),
             age: now.saturating_duration_since(report.time),
             metrics: report.metrics,
         });

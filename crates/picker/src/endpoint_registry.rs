@@ -8,7 +8,10 @@ use std::{
 
 use supervisor::Supervisor;
 
-use crate::{concurrency_limit::ConcurrencyLimit, endpoint::Endpoint, endpoint_state::EndpointState, scrape::Scraper};
+use crate::{
+    concurrency_limit::ConcurrencyLimit, endpoint::Endpoint, endpoint_state::EndpointState, peers::EndpointKey,
+    scrape::Scraper,
+};
 
 /// The states of the endpoints. A state lives as long as a pool or a request refers to it.
 #[derive(Default)]
@@ -40,6 +43,15 @@ impl EndpointRegistry {
             endpoints.push((address, Arc::downgrade(&state)));
             state
         })
+    }
+
+    /// Returns all endpoints to which a pool or a request refers.
+    pub(crate) fn all(&self) -> Vec<(EndpointKey, Arc<EndpointState>)> {
+        let states = self.lock();
+        let endpoints =
+            states.by_uid.iter().flat_map(|(uid, endpoints)| endpoints.iter().map(move |state| (uid, state)));
+        let key = |address, uid: &String| EndpointKey { address, pod_uid: uid.clone() };
+        endpoints.filter_map(|(uid, (address, state))| Some((key(*address, uid), state.upgrade()?))).collect()
     }
 
     /// Scrapes an endpoint from now on, in a task of `supervisor`. Its limit is `similar` until its first report.

@@ -16,6 +16,7 @@ use crate::{
     concurrency_limit::{ConcurrencyLimit, Load},
     endpoint_health::EndpointHealth,
     engine_metrics::{EngineMetrics, parse_metrics},
+    peers::{EndpointLoad, FairShare, own_limit},
     prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
     served_models::ServedModels,
 };
@@ -38,8 +39,14 @@ pub struct EndpointState {
     remaining_tokens: AtomicU64,
     /// Highest number of requests in flight since the last report.
     peak_requests: AtomicUsize,
-    /// How many requests of this process the engine runs at the same time, 0 if it does not report that.
+    /// Requests of peers.
+    peers: PeerRequests,
+    /// How many requests of this process the engine runs at the same time, plus 1; 0 if it does not report that.
     request_limit: AtomicUsize,
+    /// The same for the requests of this process and its peers together.
+    shared_request_limit: AtomicUsize,
+    /// Whether requests waited in the engine at the last report.
+    has_reported_waiting: AtomicBool,
     concurrency: Mutex<ConcurrencyLimit>,
     /// Number of consecutive scrapes without a report.
     missing_reports: AtomicUsize,
@@ -65,6 +72,19 @@ pub struct EndpointState {
     pub(crate) scrape_requested: Arc<Notify>,
 }
 
+/// Requests that the peers of this process have in flight on an endpoint, as of their last updates.
+#[derive(Debug, Default)]
+struct PeerRequests {
+    requests: AtomicUsize,
+    tokens: AtomicU64,
+    remaining_tokens: AtomicU64,
+    /// Highest number of requests since the last report.
+    peak: AtomicUsize,
+    /// [`FairShare`] of this process; the fraction as bits of a `f64`.
+    fair_fraction: AtomicU64,
+    is_contended: AtomicBool,
+}
+
 /// What an engine reported at a scrape.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricsReport {
@@ -73,8 +93,12 @@ pub(crate) struct MetricsReport {
     /// Requests that this process had in flight when the engine counted its requests: the highest number since the report
     /// before the previous one, because engines count with a delay.
     pub(crate) own_requests: usize,
+    /// Requests that peers had in flight, in the same way.
+    pub(crate) peer_requests: usize,
     /// Peak of the requests in flight between the previous report and this one.
     peak_requests: usize,
+    /// Peak of the requests of peers in this time.
+    peak_peer_requests: usize,
     /// When the metrics were scraped.
     pub(crate) time: Instant,
 }
@@ -103,19 +127,79 @@ pub struct InFlight {
 // === impl EndpointState ===
 
 impl EndpointState {
-    /// Returns the number of requests in flight.
+    /// Returns the number of requests in flight of this process and its peers.
     pub fn requests(&self) -> usize {
-        self.requests.load(Relaxed)
+        self.requests.load(Relaxed).saturating_add(self.peer_requests())
     }
 
-    /// Returns the estimated total number of tokens of the requests in flight.
+    /// Returns the estimated total number of tokens of these requests.
     pub fn tokens(&self) -> u64 {
-        self.tokens.load(Relaxed)
+        self.tokens.load(Relaxed).saturating_add(self.peers.tokens.load(Relaxed))
     }
 
-    /// Returns the estimated number of tokens that the engine has yet to compute for the requests in flight.
+    /// Returns the estimated number of tokens that the engine has yet to compute for these requests.
     pub(crate) fn remaining_tokens(&self) -> u64 {
-        self.remaining_tokens.load(Relaxed)
+        self.remaining_tokens.load(Relaxed).saturating_add(self.peers.remaining_tokens.load(Relaxed))
+    }
+
+    /// Returns the requests in flight of this process.
+    pub(crate) fn own_load(&self) -> EndpointLoad {
+        EndpointLoad {
+            requests: self.requests.load(Relaxed),
+            tokens: self.tokens.load(Relaxed),
+            remaining_tokens: self.remaining_tokens.load(Relaxed),
+        }
+    }
+
+    /// Returns the number of requests in flight of peers.
+    pub(crate) fn peer_requests(&self) -> usize {
+        self.peers.requests.load(Relaxed)
+    }
+
+    /// Records the requests in flight of all peers, and the share of this process. `has_lost_peer` is whether the state of a peer
+    /// has expired: what it has in flight counts as requests of other clients then.
+    pub(crate) fn record_peers(&self, load: EndpointLoad, share: FairShare, has_lost_peer: bool) {
+        let PeerRequests { requests, tokens, remaining_tokens, peak, fair_fraction, is_contended } = &self.peers;
+        requests.store(load.requests, Relaxed);
+        tokens.store(load.tokens, Relaxed);
+        remaining_tokens.store(load.remaining_tokens, Relaxed);
+        peak.fetch_max(load.requests, Relaxed);
+        fair_fraction.store(share.fraction.to_bits(), Relaxed);
+        is_contended.store(share.is_contended, Relaxed);
+        if has_lost_peer {
+            peak.store(load.requests, Relaxed);
+            let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(report) = &mut *last_report {
+                report.peer_requests = report.peer_requests.min(load.requests);
+                report.peak_peer_requests = report.peak_peer_requests.min(load.requests);
+                if report.metrics.capacity().is_some() {
+                    let concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.set_shared_limit(Some(concurrency.share(report.known_requests(), report.others())));
+                }
+            }
+        }
+        let Some(before) = self.request_limit() else { return };
+        self.set_shared_limit(self.shared_request_limit.load(Relaxed).checked_sub(1));
+        let after = self.request_limit().unwrap_or(before);
+        if after > before && share.is_contended {
+            // Replicas that wait for the same engine use more of it only after its reports, which show what all of them sent.
+            self.request_limit.store(before.saturating_add(1), Relaxed);
+        } else if after > before {
+            self.notify_capacity_listeners();
+        }
+    }
+
+    /// Sets how many requests of this process and its peers the engine runs at the same time, if it is known.
+    fn set_shared_limit(&self, limit: Option<usize>) {
+        let stored = |limit: Option<usize>| limit.map_or(0, |limit| limit.saturating_add(1));
+        let own_limit = |limit| {
+            let fraction = f64::from_bits(self.peers.fair_fraction.load(Relaxed));
+            let share = FairShare { fraction, is_contended: self.peers.is_contended.load(Relaxed) };
+            let waits_in_engine = self.has_reported_waiting.load(Relaxed);
+            own_limit(limit, self.requests.load(Relaxed), self.peer_requests(), share, waits_in_engine)
+        };
+        self.shared_request_limit.store(stored(limit), Relaxed);
+        self.request_limit.store(stored(limit.map(own_limit)), Relaxed);
     }
 
     /// Counts a request with an uncached prompt of `tokens` as in flight until the returned guard is dropped.
@@ -143,13 +227,13 @@ impl EndpointState {
     /// Returns whether another request would exceed `share` of the requests that the engine runs at the same time. An idle engine
     /// runs one in any case.
     pub(crate) fn exceeds_share(&self, share: f64) -> bool {
-        let limit = |limit: usize| ((limit as f64 * share) as usize).max(1);
+        let limit = |limit: usize| ((limit as f64 * share) as usize).max(1).min(limit);
         self.request_limit().is_some_and(|all| self.requests.load(SeqCst) >= limit(all))
     }
 
     /// Returns how many requests of this process the engine runs at the same time, if it is known.
     pub(crate) fn request_limit(&self) -> Option<usize> {
-        Some(self.request_limit.load(Relaxed)).filter(|limit| *limit > 0)
+        self.request_limit.load(Relaxed).checked_sub(1)
     }
 
     /// Returns how many requests the engine runs at the same time, if its reports have shown it.
@@ -161,7 +245,7 @@ impl EndpointState {
     pub(crate) fn assume_limit(&self, limit: ConcurrencyLimit) {
         let last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
         if last_report.is_none() {
-            self.request_limit.store(limit.get(), Relaxed);
+            self.set_shared_limit(Some(limit.get()));
             *self.concurrency.lock().unwrap_or_else(PoisonError::into_inner) = limit;
         }
     }
@@ -212,6 +296,12 @@ impl EndpointState {
         self.last_report()?.metrics.prefix_cache_tokens
     }
 
+    /// Returns the caches of the endpoint, and the block size of each.
+    pub(crate) fn prefix_caches(&self) -> Vec<(usize, Arc<PrefixCache>)> {
+        let caches = self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().map(|(config, cache)| (config.block_size, Arc::clone(cache))).collect()
+    }
+
     /// Returns what the engine reported at the last scrape.
     pub(crate) fn last_report(&self) -> Option<MetricsReport> {
         self.last_report.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -237,11 +327,16 @@ impl EndpointState {
         self.missing_reports.store(0, Relaxed);
         self.health.record_sleep(metrics.is_asleep, now);
         let prefix_cache_tokens = metrics.prefix_cache_tokens;
-        let peak_requests = self.peak_requests.swap(self.requests(), Relaxed);
+        let peak_requests = self.peak_requests.swap(self.requests.load(Relaxed), Relaxed);
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
-        let previous_peak = last_report.as_ref().map_or(0, |report| report.peak_requests);
+        let peak_peer_requests = self.peers.peak.swap(self.peer_requests(), Relaxed);
+        let (previous_peak, previous_peer_peak) =
+            last_report.as_ref().map_or((0, 0), |report| (report.peak_requests, report.peak_peer_requests));
         let own_requests = peak_requests.max(previous_peak);
-        let report = MetricsReport { metrics: Arc::new(metrics), own_requests, peak_requests, time: now };
+        let peer_requests = peak_peer_requests.max(previous_peer_peak);
+        let metrics = Arc::new(metrics);
+        let report =
+            MetricsReport { metrics, own_requests, peer_requests, peak_requests, peak_peer_requests, time: now };
         self.learn_limit(&report);
         *last_report = Some(report);
         drop(last_report);
@@ -259,9 +354,9 @@ impl EndpointState {
         let limit = || self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).get();
         let missing_reports = self.missing_reports.fetch_add(1, Relaxed).saturating_add(1);
         if is_limited {
-            self.request_limit.store(limit(), Relaxed);
+            self.set_shared_limit(Some(limit()));
         } else if missing_reports >= MAX_MISSING_REPORTS {
-            self.request_limit.store(0, Relaxed);
+            self.set_shared_limit(None);
         }
         drop(last_report);
         self.notify_capacity_listeners();
@@ -269,14 +364,15 @@ impl EndpointState {
 
     fn learn_limit(&self, report: &MetricsReport) {
         let Some((running, waiting)) = report.metrics.capacity() else {
-            self.request_limit.store(0, Relaxed);
+            self.set_shared_limit(None);
             return;
         };
-        let others = report.other_requests() as usize;
-        let peak = report.peak_requests.saturating_add(others);
+        self.has_reported_waiting.store(waiting > 0, Relaxed);
+        let others = report.others();
+        let peak = report.peak_requests.saturating_add(report.peak_peer_requests).saturating_add(others);
         let mut concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
         concurrency.record(Load { running, waiting, peak }, report.time);
-        self.request_limit.store(concurrency.share(report.own_requests, others), Relaxed);
+        self.set_shared_limit(Some(concurrency.share(report.known_requests(), others)));
     }
 
     /// Returns whether the last scrape could not connect to the endpoint, although the Pod is still reported as ready.
@@ -319,11 +415,22 @@ impl Drop for InFlight {
 // === impl MetricsReport ===
 
 impl MetricsReport {
-    /// Returns the number of requests of other clients of the engine: its requests without those of this process. A request
-    /// of this process that the engine has not counted yet, or still counts, is not one of them.
-    pub(crate) fn other_requests(&self) -> f64 {
+    /// Returns the number of requests of this process and its peers.
+    fn known_requests(&self) -> usize {
+        self.own_requests.saturating_add(self.peer_requests)
+    }
+
+    /// Returns the number of requests of other clients when the engine reported.
+    fn others(&self) -> usize {
+        self.other_requests(0) as usize
+    }
+
+    /// Returns the number of requests of other clients of the engine: its requests without those of this process and its peers,
+    /// which have `peer_requests` in flight now. A request that the engine has not counted yet, or still counts, is not one of
+    /// them. One of a peer is until the peer's next update, and never after it.
+    pub(crate) fn other_requests(&self, peer_requests: usize) -> f64 {
         let reported = self.metrics.running.unwrap_or(0.0) + self.metrics.waiting.unwrap_or(0.0);
-        (reported - self.own_requests as f64).max(0.0)
+        (reported - self.own_requests as f64 - self.peer_requests.max(peer_requests) as f64).max(0.0)
     }
 }
 
@@ -339,7 +446,7 @@ mod tests {
 
     fn other_requests(state: &EndpointState, metrics: EngineMetrics) -> f64 {
         state.record_metrics(metrics, Instant::now());
-        state.last_report().unwrap().other_requests()
+        state.last_report().unwrap().other_requests(state.peer_requests())
     }
 
     #[test]
@@ -397,6 +504,61 @@ mod tests {
         assert_eq!(state.learned_limit(), None);
         state.assume_limit(ConcurrencyLimit::new(1));
         assert!(!state.is_saturated(), "its reports are known");
+    }
+
+    /// The engine runs ten requests at the same time. The peers' updates arrive after the report, before it, and not at all.
+    #[test]
+    fn requests_of_peers_are_counted_once() {
+        let state = Arc::new(EndpointState::default());
+        let peers = |requests| EndpointLoad { requests, tokens: 100, remaining_tokens: 40 };
+        let _own = state.begin_request(RequestTokens { total: 10, uncached: 3, output: 4 });
+        assert_eq!(other_requests(&state, metrics(3.0, 0.0)), 2.0, "the engine reports them before the peers do");
+        state.record_peers(peers(2), FairShare::default(), false);
+        assert_eq!(state.last_report().unwrap().other_requests(state.peer_requests()), 0.0);
+        assert_eq!((state.requests(), state.tokens(), state.remaining_tokens()), (3, 110, 47));
+        assert_eq!(other_requests(&state, metrics(3.0, 1.0)), 1.0);
+        state.record_peers(EndpointLoad::default(), FairShare::default(), false);
+        for others in [0.0, 0.0, 2.0] {
+            assert_eq!(other_requests(&state, metrics(3.0, 0.0)), others, "the engine may count them for a while");
+        }
+        assert_eq!(state.own_load(), EndpointLoad { requests: 1, tokens: 10, remaining_tokens: 7 });
+    }
+
+    /// An engine with two slots whose limit is known. Peers occupy some, and their requests end.
+    #[test]
+    fn peers_use_a_part_of_the_limit() {
+        let state = Arc::new(EndpointState::default());
+        let peers = |requests, fraction, is_contended| {
+            let load = EndpointLoad { requests, ..EndpointLoad::default() };
+            state.record_peers(load, FairShare { fraction, is_contended }, false);
+            state.request_limit()
+        };
+        assert_eq!(peers(2, 0.0, false), None, "the limit is unknown");
+        state.assume_limit(ConcurrencyLimit::new(2));
+        let limits = [0, 1, 2, 5].map(|requests| peers(requests, 0.0, false));
+        assert_eq!(limits, [2, 1, 0, 0].map(Some));
+        assert!(state.is_saturated() && state.exceeds_share(0.9));
+        assert_eq!(peers(1, 0.5, true), Some(0), "the limit grows only with a report while peers wait");
+        state.assume_limit(ConcurrencyLimit::new(2));
+        assert_eq!(state.request_limit(), Some(1));
+        let _own = state.begin(10);
+        assert_eq!([peers(1, 0.5, true), peers(2, 0.5, true), peers(1, 1.0, false)], [1, 0, 1].map(Some));
+    }
+
+    /// The engine runs two requests of this process and two of a peer whose messages stop.
+    #[test]
+    fn requests_of_a_lost_peer_are_those_of_other_clients() {
+        let state = Arc::new(EndpointState::default());
+        state.assume_limit(ConcurrencyLimit::new(8));
+        let _own = [state.begin(10), state.begin(10)];
+        state.record_peers(EndpointLoad { requests: 2, ..EndpointLoad::default() }, FairShare::default(), false);
+        for _ in 0..2 {
+            assert_eq!(other_requests(&state, metrics(4.0, 0.0)), 0.0);
+        }
+        assert_eq!(state.request_limit(), Some(6));
+        state.record_peers(EndpointLoad::default(), FairShare::default(), true);
+        assert_eq!(state.last_report().unwrap().other_requests(0), 2.0);
+        assert_eq!((state.requests(), state.request_limit()), (2, Some(6)), "they still occupy the engine");
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! 1. Bodies: `json_scanner` finds the fields of an object; `control_fields` names those that clients must not set; `request`
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value; `output_tokens` reads the usage of a response.
-//! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics` and `served_models` are its
-//!    state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
+//! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics`, `served_models` and `peers`
+//!    (what other replicas report) are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
 //!    `profile` and `policy` select endpoints, and `config` builds a policy; `control_headers` passes the selection to engines.
 //! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue`, `queue_limits` and `flow_headers`, `model_names`, `pool_scheduling`, `request_path`,
 //!    `http_routes` (which pool a request is sent to) and `snapshot`; `activation`
@@ -67,6 +67,7 @@ mod objective;
 mod objective_status;
 mod openai_error;
 mod output_tokens;
+mod peers;
 mod pod;
 mod policy;
 mod pool_details;
@@ -108,6 +109,7 @@ pub use index::{ENDPOINTS_SHARED, MODEL_NAME_SHARED};
 pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
 pub use objective::DEFAULT_OBJECTIVE_WINDOW;
+pub use peers::{PEER_UPDATE_INTERVAL, PeerMessageError, ReplicaId};
 pub use policy::SchedulingPolicy;
 pub use pool_details::{EndpointDetails, FlowDetails, ObjectiveDetails, PoolDetails};
 pub use pool_scheduling::PoolScheduling;

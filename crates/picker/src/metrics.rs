@@ -55,6 +55,8 @@ pub(crate) struct Metrics {
     queue_durations: Family<MetricLabels, Histogram>,
     dropped_access_log_lines: Counter,
     pools: PoolGauges,
+    /// Messages of other replicas that were not used.
+    pub(crate) rejected_peer_messages: Counter,
     models: Mutex<BTreeSet<String>>,
     /// Held while the gauges are updated and encoded.
     rendering: Mutex<()>,
@@ -74,6 +76,17 @@ struct PoolGauges {
     latencies: Family<MetricLabels, FloatGauge>,
     attainments: Family<MetricLabels, FloatGauge>,
     noncritical_shares: Family<MetricLabels, FloatGauge>,
+    peers: Gauge,
+    peer_ages: Family<MetricLabels, FloatGauge>,
+}
+
+/// What is known about other replicas.
+#[derive(Debug, Default)]
+pub(crate) struct PeerSummary {
+    /// Number of those whose states are used.
+    pub(crate) count: usize,
+    /// Ages of the last states, by replica.
+    pub(crate) ages: Vec<(String, Duration)>,
 }
 
 /// Guard that counts a request as running until the guard is dropped, and then records its duration.
@@ -135,6 +148,7 @@ impl Metrics {
             hit_ratios: Histogram::new((0..=10).map(|tenths| f64::from(tenths) / 10.0)),
             hit_bytes: Histogram::new([0.0].into_iter().chain((4..=16).map(|power| f64::from(1 << power)))),
             pools: PoolGauges::default(),
+            rejected_peer_messages: Counter::default(),
             models: Mutex::default(),
             rendering: Mutex::default(),
         };
@@ -242,6 +256,17 @@ impl Metrics {
             "Fraction of the requests that an engine runs at the same time up to which noncritical ones are admitted",
             pool.noncritical_shares.clone(),
         );
+        registry.register("ostler_peers", "Other replicas whose requests are taken into account", pool.peers.clone());
+        registry.register(
+            "ostler_peer_message_age_seconds",
+            "Time since the last message of another replica in seconds; absent after ten minutes",
+            pool.peer_ages.clone(),
+        );
+        registry.register(
+            "ostler_peer_rejected_messages",
+            "Messages of other replicas that were invalid",
+            self.rejected_peer_messages.clone(),
+        );
     }
 
     /// Counts a scheduled request that was received at `start`. It counts as running until the returned guard is dropped.
@@ -294,8 +319,14 @@ impl Metrics {
         self.dropped_access_log_lines.inner().fetch_max(lines, Relaxed);
     }
 
-    /// Returns all metrics in the OpenMetrics text format, with the gauges of `pools` and of the requests in their queues.
-    pub(crate) fn render<'a>(&self, pools: impl Iterator<Item = &'a Arc<Pool>>, queued: &[QueuedFlow]) -> String {
+    /// Returns all metrics in the OpenMetrics text format, with the gauges of `pools`, of the requests in their queues, and of other
+    /// replicas.
+    pub(crate) fn render<'a>(
+        &self,
+        pools: impl Iterator<Item = &'a Arc<Pool>>,
+        queued: &[QueuedFlow],
+        peers: &PeerSummary,
+    ) -> String {
         let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         self.pools.clear();
         for pool in pools {
@@ -307,6 +338,10 @@ impl Metrics {
             let labels = queue_labels(self.pool_label(pool), self.label_value(name), *priority);
             self.pools.queued_requests.get_or_create(&labels).inc_by(saturating(*requests));
             self.pools.queued_bytes.get_or_create(&labels).inc_by(saturating(*bytes));
+        }
+        self.pools.peers.set(saturating(peers.count));
+        for (name, age) in &peers.ages {
+            self.pools.peer_ages.get_or_create(&vec![("peer", name.clone())]).set(age.as_secs_f64());
         }
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
@@ -355,10 +390,10 @@ impl PoolGauges {
     fn clear(&self) {
         let Self { ready_endpoints, kv_usage, queue, queue_per_pod, saturation, queued_requests, queued_bytes, .. } =
             self;
-        let Self { objectives, latencies, attainments, noncritical_shares, .. } = self;
+        let Self { objectives, latencies, attainments, noncritical_shares, peer_ages, .. } = self;
         [ready_endpoints, queue_per_pod, queued_requests, queued_bytes].into_iter().for_each(Family::clear);
         [kv_usage, queue, saturation].into_iter().for_each(Family::clear);
-        [objectives, latencies, attainments, noncritical_shares].into_iter().for_each(Family::clear);
+        [objectives, latencies, attainments, noncritical_shares, peer_ages].into_iter().for_each(Family::clear);
     }
 
     /// Updates the gauges of the use cases with an objective.
@@ -473,7 +508,9 @@ mod tests {
         let other = NamespacedName::new("team-b", "pool");
         let other = Arc::new(snapshot::tests::pool(other, Vec::new()));
         let queued = QueuedFlow { pool: key, priority: 100, name: "vip".to_owned(), requests: 2, bytes: 300 };
-        let text = metrics.render([&pool, &other].into_iter(), &[queued]);
+        let peers = PeerSummary { count: 1, ages: vec![("gateway-1".to_owned(), Duration::from_millis(250))] };
+        metrics.rejected_peer_messages.inc();
+        let text = metrics.render([&pool, &other].into_iter(), &[queued], &peers);
         for line in [
             r#"inference_objective_request_total{model_name="chat",target_model_name="chat-v2"} 1"#,
             r#"inference_objective_request_error_total{model_name="chat",target_model_name="chat",error_code="ServiceUnavailable"} 1"#,
@@ -490,11 +527,14 @@ mod tests {
             r#"inference_extension_flow_control_queue_size{fairness_id="vip",priority="100",inference_pool="pool"} 2"#,
             r#"inference_extension_flow_control_queue_bytes{fairness_id="vip",priority="100",inference_pool="pool"} 300"#,
             r#"inference_extension_flow_control_request_queue_duration_seconds_count{fairness_id="chat",priority="-10",inference_pool="pool",outcome="EvictedTTL"} 1"#,
+            r#"ostler_peers 1"#,
+            r#"ostler_peer_message_age_seconds{peer="gateway-1"} 0.25"#,
+            r#"ostler_peer_rejected_messages_total 1"#,
         ] {
             assert!(text.lines().any(|rendered| rendered == line), "{line}\n{text}");
         }
         drop(running);
-        let text = metrics.render([].into_iter(), &[]);
+        let text = metrics.render([].into_iter(), &[], &PeerSummary::default());
         assert!(text.contains(r#"running_requests{model_name="chat"} 0"#));
         assert!(text.contains(r#"request_duration_seconds_count{model_name="chat",target_model_name="chat-v2"} 1"#));
         assert!(
@@ -509,7 +549,7 @@ mod tests {
         for number in 0..3 * MAX_MODELS {
             drop(metrics.record_request(&format!("model-{number}"), &"x".repeat(9_000), 1, Instant::now()));
         }
-        let text = metrics.render([].into_iter(), &[]);
+        let text = metrics.render([].into_iter(), &[], &PeerSummary::default());
         let series = text.lines().filter(|line| line.starts_with("inference_objective_request_total")).count();
         assert!((MAX_MODELS - 1..=MAX_MODELS + 1).contains(&series), "{series}");
         assert!(text.contains(r#"model_name="other""#) && text.lines().all(|line| line.len() < 1_000));

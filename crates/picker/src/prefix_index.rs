@@ -8,12 +8,15 @@
 //! Two limits apply. An endpoint caches at most as many blocks as its configuration states: each block of an endpoint has a
 //! logical time, and those that are too old do not match ([`cache`]). The index as a whole has a fixed memory, and replaces the
 //! least recently used blocks ([`block_table`]).
+//!
+//! Replicas exchange what they insert ([`insert_log`]), in a format that all releases with the same [`PREFIX_FORMAT`] understand.
 
 mod block_hashes;
 mod block_table;
 mod cache;
 mod checkpoints;
 mod holders;
+mod insert_log;
 #[cfg(test)]
 mod tests;
 
@@ -24,9 +27,15 @@ use smallvec::SmallVec;
 use block_table::BlockTable;
 use cache::{CacheView, Caches, Holder};
 use checkpoints::{IndexedPrefix, blocks_at, checkpoints_within, indexed_prefixes, prefixes_after};
+use insert_log::InsertLog;
 
 pub(crate) use block_hashes::PrefixConfig;
 pub(crate) use cache::PrefixCache;
+pub(crate) use checkpoints::indexed_count;
+pub(crate) use insert_log::LoggedInsert;
+
+/// Version of the hashes of blocks and of the choice of the indexed ones.
+pub(crate) const PREFIX_FORMAT: u32 = 1;
 
 /// Default memory of the index in bytes.
 const DEFAULT_MEMORY: usize = 64 * 1024 * 1024;
@@ -42,6 +51,8 @@ const TYPICAL_ENDPOINTS: usize = 16;
 pub(crate) struct PrefixIndex {
     shards: [Mutex<BlockTable>; SHARDS],
     caches: Caches,
+    /// What is sent to other replicas.
+    pub(crate) insert_log: InsertLog,
 }
 
 /// Numbers of leading blocks that endpoints cache, in the order of the endpoints.
@@ -69,7 +80,7 @@ impl PrefixIndex {
     /// Returns an empty index that uses at most `bytes`.
     pub(crate) fn with_memory(bytes: usize) -> Self {
         let table = |_| Mutex::new(BlockTable::new(bytes / SHARDS));
-        Self { shards: std::array::from_fn(table), caches: Caches::default() }
+        Self { shards: std::array::from_fn(table), caches: Caches::default(), insert_log: InsertLog::default() }
     }
 
     /// Returns the empty cache of a new endpoint. Its blocks do not match anymore once it is dropped.
@@ -119,11 +130,24 @@ impl PrefixIndex {
 
     /// Records that an endpoint caches a prompt.
     pub(crate) fn insert(&self, hashes: &[u64], cache: &PrefixCache) {
+        self.insert_log.record(hashes, cache);
         let caches = self.caches.by_id();
         if let Some(mut table) = self.table(hashes) {
             // Mark the first block as most recently used, so that a prompt is evicted from its end.
             for IndexedPrefix { blocks, distance } in indexed_prefixes(hashes.len()).rev() {
                 table.insert(hashes[blocks - 1], u32::try_from(distance).unwrap_or(u32::MAX), cache, &caches);
+            }
+        }
+    }
+
+    /// Records that an endpoint caches a prompt of `prompt_blocks`, which another replica inserted. `hashes` are those of its last
+    /// indexed prefixes.
+    pub(crate) fn insert_logged(&self, prompt_blocks: usize, first_block: u64, hashes: &[u64], cache: &PrefixCache) {
+        let caches = self.caches.by_id();
+        if let Some(mut table) = self.table(&[first_block]) {
+            for (IndexedPrefix { distance, .. }, hash) in indexed_prefixes(prompt_blocks).rev().zip(hashes.iter().rev())
+            {
+                table.insert(*hash, u32::try_from(distance).unwrap_or(u32::MAX), cache, &caches);
             }
         }
     }

@@ -8,6 +8,9 @@ use cluster::NamespacedName;
 /// Tokens that a flow may use per round.
 const QUANTUM: u64 = 1_024;
 
+/// Maximum debt of a flow in tokens: what several engines compute in some seconds.
+const MAX_DEBT: u64 = 256 * 1_024;
+
 /// Maximum number of named flows per priority. Clients choose the names of models without a use case; those beyond share
 /// [`OVERFLOW`].
 const MAX_FLOWS: usize = 256;
@@ -79,6 +82,8 @@ struct Flow<T> {
     name: String,
     /// Tokens that the flow may use now.
     deficit: u64,
+    /// Tokens that other replicas have served of the flow, beyond those of the flow with the fewest. The next quanta pay for them.
+    debt: u64,
     requests: VecDeque<Entry<T>>,
 }
 
@@ -201,6 +206,19 @@ impl<T> RequestQueue<T> {
         None
     }
 
+    /// Records tokens of flows that another replica has served, so that the shares of all replicas together are equal. They count
+    /// only relative to those of the other flows in the queue.
+    pub(crate) fn record_served_elsewhere<'a>(&mut self, priority: i32, served: impl Iterator<Item = (&'a str, u64)>) {
+        let Some(band) = self.bands.get_mut(&priority) else { return };
+        for (name, tokens) in served {
+            if let Some(flow) = band.0.iter_mut().find(|flow| flow.name == name) {
+                flow.debt = flow.debt.saturating_add(tokens);
+            }
+        }
+        let lowest = band.0.iter().map(|flow| flow.debt).min().unwrap_or(0);
+        band.0.iter_mut().for_each(|flow| flow.debt = (flow.debt - lowest).min(MAX_DEBT));
+    }
+
     /// Returns which requests are shed for `request`, `None` if those that may be shed leave too little room.
     fn victims(&self, request: &QueuedRequest<'_>, size: QueueSize) -> Option<Vec<RequestId>> {
         let mut excess = Load { requests: self.requests, bytes: self.bytes }.with(request.bytes).beyond(size);
@@ -250,7 +268,7 @@ impl<T> Band<T> {
         let name = self.flow_name(name);
         match self.0.iter_mut().find(|flow| flow.name == name) {
             Some(flow) => flow.requests.push_back(entry),
-            None => self.0.push_back(Flow { name: name.to_owned(), deficit: 0, requests: [entry].into() }),
+            None => self.0.push_back(Flow { name: name.to_owned(), deficit: 0, debt: 0, requests: [entry].into() }),
         }
     }
 
@@ -323,13 +341,19 @@ impl<T> Flow<T> {
 
     /// Returns how many quanta the flow needs for its first request.
     fn missing_quanta(&self) -> u64 {
-        self.next_tokens().saturating_sub(self.deficit).div_ceil(QUANTUM)
+        match self.next_tokens().saturating_sub(self.deficit) {
+            0 => 0,
+            tokens => tokens.saturating_add(self.debt).div_ceil(QUANTUM),
+        }
     }
 
     /// Adds quanta. A flow that waits for an engine saves no more than its first request needs.
     fn add_quanta(&mut self, quanta: u64) {
         let limit = self.deficit.max(self.next_tokens().saturating_add(QUANTUM));
-        self.deficit = self.deficit.saturating_add(quanta.saturating_mul(QUANTUM)).min(limit);
+        let tokens = quanta.saturating_mul(QUANTUM);
+        let paid = tokens.min(self.debt);
+        self.debt -= paid;
+        self.deficit = self.deficit.saturating_add(tokens - paid).min(limit);
     }
 }
 
@@ -388,6 +412,47 @@ mod tests {
         }
         let (min, max) = (served.iter().min().unwrap(), served.iter().max().unwrap());
         assert!(max - min <= QUANTUM + sizes.iter().max().unwrap(), "{served:?}");
+    }
+
+    /// Another replica serves flow `a` only, at half the rate of this one, which serves a third less of it.
+    // spec: GW-21
+    #[test]
+    fn flows_share_the_tokens_of_all_replicas() {
+        let mut queue = RequestQueue::default();
+        let size = QueueSize { max_requests: 10, max_bytes: 0 };
+        let mut served = BTreeMap::from([("a", 0_u64), ("b", 0)]);
+        for flow in ["a", "b", "a", "b"] {
+            queue.push(request(0, flow, 600, 0), flow, size).unwrap();
+        }
+        for round in 0..1_000 {
+            let (flow, ()) = queue.dispatch(|_| Some(())).unwrap();
+            *served.get_mut(flow).unwrap() += 600;
+            queue.push(request(0, flow, 600, 0), flow, size).unwrap();
+            if round % 20 == 0 {
+                queue.record_served_elsewhere(0, [("a", 6_000), ("unknown", 7_000)].into_iter());
+            }
+        }
+        let (here, elsewhere) = (600 * 1_000, 6_000 * 50);
+        assert_eq!(served.values().sum::<u64>(), here);
+        assert!(served["b"].abs_diff((here + elsewhere) / 2) <= 6_000 + QUANTUM, "{served:?}");
+    }
+
+    /// Only differences between the flows in the queue count, up to a limit.
+    #[test]
+    fn debts_are_relative_and_bounded() {
+        let mut queue = RequestQueue::default();
+        for flow in ["a", "b"] {
+            queue.push(request(0, flow, 1, 1), flow, SIZE).unwrap();
+        }
+        let mut debts = |tokens: [u64; 2]| {
+            queue.record_served_elsewhere(0, ["a", "b"].into_iter().zip(tokens));
+            queue.bands[&0].0.iter().map(|flow| flow.debt).collect::<Vec<_>>()
+        };
+        assert_eq!(debts([500, 300]), [200, 0]);
+        assert_eq!(debts([0, 900]), [0, 700]);
+        assert_eq!(debts([u64::MAX, 0]), [MAX_DEBT, 0]);
+        queue.record_served_elsewhere(7, [("a", 1)].into_iter());
+        assert_eq!(dispatch_all(&mut queue, |_| true), ["b", "a"]);
     }
 
     #[test]

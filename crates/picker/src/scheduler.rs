@@ -13,8 +13,11 @@ mod model_route;
 mod objective_simulation;
 #[cfg(test)]
 mod overload_simulation;
+mod peer_exchange;
 mod permit;
 mod pool_queues;
+#[cfg(test)]
+mod replica_simulation;
 #[cfg(test)]
 mod route_simulation;
 mod selection;
@@ -27,7 +30,7 @@ mod trace;
 use std::{
     collections::HashSet,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -48,6 +51,7 @@ use crate::{
     metrics::{Metrics, RunningRequest},
     model_names::DEFAULT_NAMESPACE,
     objective::DEFAULT_OBJECTIVE_WINDOW,
+    peers::{PeerMessageError, ReplicaId},
     policy::SchedulingPolicy,
     pool_scheduling::PoolScheduling,
     prefix_index::PrefixIndex,
@@ -60,6 +64,7 @@ use eligibility::Eligibility;
 use interruptions::Interruptions;
 use measurement::Measurement;
 use model_route::ModelRoute;
+use peer_exchange::{ExchangedState, PeerExchange};
 use pool_queues::PoolQueues;
 use selection::Unavailable;
 
@@ -96,6 +101,8 @@ pub struct Scheduler {
     queues: PoolQueues,
     /// Requests to pools whose workloads are scaled to zero.
     pub(crate) demand: Demand,
+    /// What other replicas report; empty until states are exchanged.
+    peers: OnceLock<PeerExchange>,
     pub(crate) metrics: Metrics,
     /// Why the snapshot does not contain all pools yet.
     incomplete: Mutex<Option<String>>,
@@ -122,6 +129,7 @@ impl Scheduler {
             rng: Mutex::new(Rng::with_seed(seed)),
             interruptions: Interruptions::default(),
             demand: Demand::default(),
+            peers: OnceLock::new(),
             metrics: Metrics::new(DEFAULT_NAMESPACE),
             incomplete: Mutex::new(Some("the gateway is starting".to_owned())),
             supervisor: Supervisor::default(),
@@ -274,6 +282,9 @@ impl Scheduler {
         let in_progress = self.demand.begin(&permit.route.pool);
         let ModelRoute { pool, flow, priority, .. } = &permit.route;
         pool.usage.record_admission(flow, *priority, permit.route.computed_tokens(), start);
+        if let Some(peers) = self.peers.get() {
+            peers.record_served(&permit.route);
+        }
         let window = match request.model {
             RequestedModel::Name(_) => permit.route.objective_window().cloned(),
             RequestedModel::Target(_) | RequestedModel::Unknown => None,
@@ -294,11 +305,40 @@ impl Scheduler {
         self.metrics.record_request(model, &route.target_model, request.body.len(), start)
     }
 
+    /// Records from now on what other replicas need to know of this one, `own`.
+    pub fn enable_peers(&self, own: ReplicaId) {
+        self.prefix_index.insert_log.enable();
+        self.peers.get_or_init(|| PeerExchange::new(own));
+    }
+
+    /// Returns the message with the state of this replica for all peers, and forgets states of peers that are too old at `now`. It
+    /// is called every [`crate::PEER_UPDATE_INTERVAL`]. Returns `None` unless peers are enabled.
+    pub fn peer_message(&self, now: Instant) -> Option<Vec<u8>> {
+        Some(self.peers.get()?.message(self.exchanged_state(&self.snapshot()), now))
+    }
+
+    /// Uses a message of a peer that was received at `now`. Invalid ones are counted.
+    ///
+    /// # Errors
+    /// The message is not used because it is invalid.
+    pub fn record_peer_message(&self, message: &[u8], now: Instant) -> Result<(), PeerMessageError> {
+        let Some(peers) = self.peers.get() else { return Ok(()) };
+        peers.record(message, self.exchanged_state(&self.snapshot()), now).inspect_err(|_| {
+            self.metrics.rejected_peer_messages.inc();
+        })
+    }
+
+    fn exchanged_state<'a>(&'a self, snapshot: &'a Snapshot) -> ExchangedState<'a> {
+        let Self { endpoints, queues, prefix_index, .. } = self;
+        ExchangedState { endpoints, queues, prefix_index, snapshot }
+    }
+
     /// Returns the metrics of all pools in the OpenMetrics text format.
     pub fn render_metrics(&self) -> String {
+        let peers = self.peers.get().map(|peers| peers.summary(Instant::now())).unwrap_or_default();
         let dropped_lines = self.access_log.as_ref().map_or(0, AccessLog::dropped_lines);
         self.metrics.set_dropped_access_log_lines(dropped_lines);
-        self.metrics.render(self.snapshot().pools.values(), &self.queues.flows())
+        self.metrics.render(self.snapshot().pools.values(), &self.queues.flows(), &peers)
     }
 
     /// Admits a request whose first attempt had this result.
@@ -359,7 +399,8 @@ impl Scheduler {
         let now = Instant::now();
         let is_used = |endpoint: &Arc<Endpoint>| {
             let report = endpoint.state.last_report().filter(|report| now.duration_since(report.time) < MAX_REPORT_AGE);
-            endpoint.state.requests() > 0 || report.is_some_and(|report| report.other_requests() > 0.0)
+            endpoint.state.requests() > 0
+                || report.is_some_and(|report| report.other_requests(endpoint.state.peer_requests()) > 0.0)
         };
         Activity {
             waiting: self.queues.waiting_requests(&pool.key),

@@ -1,6 +1,7 @@
 //! Compares policies for the selection of engines in a simulation, and prints a table of their times to first token.
 //!
-//! `cargo xtask bench scheduling`, or `cargo run --release -p picker --example scheduling [--small] [--rate=FACTOR] [WORKLOAD]`.
+//! `cargo xtask bench scheduling`, or `cargo run --release -p picker --example scheduling [--small] [--rate=FACTOR] [--replicas]
+//! [WORKLOAD]`. `--replicas` compares replicas of the gateway only.
 //!
 //! For gateways in real time (`cargo xtask bench latency`):
 //! - `scheduling engines PORT COUNT` serves simulated engines on `PORT` of 127.1.0.1, 127.1.0.2, …
@@ -12,6 +13,7 @@ mod engine;
 mod kv_cache;
 mod policies;
 mod replay;
+mod replicas;
 mod simulation;
 mod statistics;
 mod trace;
@@ -21,6 +23,7 @@ use std::{error::Error, io::Write, time::Duration};
 
 use fastrand::Rng;
 use policies::PolicyKind;
+use replicas::Replicas;
 use simulation::simulate;
 use statistics::percentile;
 use trace::Trace;
@@ -69,15 +72,23 @@ fn compare(arguments: &[String]) -> std::io::Result<()> {
         size.rate = rate;
     }
     let filter = arguments.iter().find(|argument| !argument.starts_with("--")).map_or("", String::as_str);
+    let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|workload| workload.name.contains(filter)).collect();
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "P99 (P50) of the time to first token in ms, all requests of {} seeds\n", size.seeds)?;
+    if !arguments.iter().any(|argument| argument == "--replicas") {
+        compare_policies(&workloads, size, &mut stdout)?;
+    }
+    compare_replicas(&workloads, size, &mut stdout)
+}
+
+fn compare_policies(workloads: &[&Workload], size: Size, output: &mut impl Write) -> std::io::Result<()> {
+    writeln!(output, "P99 (P50) of the time to first token in ms, all requests of {} seeds\n", size.seeds)?;
     let names = PolicyKind::ALL.map(PolicyKind::name).join(" | ");
     writeln!(
-        stdout,
+        output,
         "| workload | {names} | P99 relative to the best other |\n|---|{}",
         "---|".repeat(PolicyKind::ALL.len() + 1)
     )?;
-    for workload in WORKLOADS.iter().filter(|workload| workload.name.contains(filter)) {
+    for workload in workloads {
         let mut row = format!("| {} |", workload.name);
         let mut p99 = Vec::new();
         for mut seconds in times_to_first_token(workload, size)? {
@@ -87,9 +98,39 @@ fn compare(arguments: &[String]) -> std::io::Result<()> {
         }
         let own = p99.pop().unwrap_or(f64::NAN);
         let best = p99.into_iter().fold(f64::INFINITY, f64::min);
-        writeln!(stdout, "{row} {:.2} |", own / best)?;
+        writeln!(output, "{row} {:.2} |", own / best)?;
     }
     Ok(())
+}
+
+fn compare_replicas(workloads: &[&Workload], size: Size, output: &mut impl Write) -> std::io::Result<()> {
+    writeln!(output, "\nP99 of replicas in ms, and relative to one replica\n")?;
+    let names = Replicas::ALL.iter().map(|replicas| replicas.name).collect::<Vec<_>>().join(" | ");
+    writeln!(output, "| workload | {names} |\n|---|{}", "---|".repeat(Replicas::ALL.len()))?;
+    for workload in workloads {
+        write!(output, "| {} |", workload.name)?;
+        let mut one = None;
+        for replicas in &Replicas::ALL {
+            let p99 = p99_of_replicas(workload, replicas, size)?;
+            match one {
+                None => write!(output, " {:.0} |", p99 * 1e3)?,
+                Some(one) => write!(output, " {:.2} |", p99 / one)?,
+            }
+            one = one.or(Some(p99));
+            output.flush()?;
+        }
+        writeln!(output)?;
+    }
+    Ok(())
+}
+
+/// Simulates `workload` with all seeds and the default policy. Returns the 99th percentile of the times to first token in seconds.
+fn p99_of_replicas(workload: &Workload, replicas: &Replicas, size: Size) -> std::io::Result<f64> {
+    let mut seconds = Vec::new();
+    for seed in (size.first_seed..).take(size.seeds) {
+        seconds.extend(simulate(workload, replicas, &trace(workload, size.duration, size.rate, seed), PolicyKind::Cost, seed)?);
+    }
+    Ok(percentile(&mut seconds, 0.99))
 }
 
 /// Returns the requests that arrive within `duration`, at `rate` times the rate of the workload.
@@ -104,8 +145,9 @@ fn times_to_first_token(workload: &Workload, size: Size) -> std::io::Result<[Vec
     let mut seconds = PolicyKind::ALL.map(|_| Vec::new());
     for seed in (size.first_seed..).take(size.seeds) {
         let trace = trace(workload, size.duration, size.rate, seed);
+        let gateways = Replicas::independent("", workload.gateways);
         for (kind, seconds) in PolicyKind::ALL.into_iter().zip(&mut seconds) {
-            seconds.extend(simulate(workload, &trace, kind, seed)?);
+            seconds.extend(simulate(workload, &gateways, &trace, kind, seed)?);
         }
     }
     Ok(seconds)

@@ -3,14 +3,17 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
+    ops::Range,
     time::Duration,
 };
 
 use fastrand::Rng;
+use picker::PEER_UPDATE_INTERVAL;
 
 use crate::{
     engine::{Engine, Gauges, Output},
     policies::{Policy, PolicyKind},
+    replicas::Replicas,
     trace::Trace,
     workloads::{ENGINES, Workload},
 };
@@ -21,11 +24,35 @@ const NETWORK_DELAY: Duration = Duration::from_millis(1);
 /// Something that happens at a time.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Arrival { request: usize },
-    Delivery { request: usize, engine: usize },
-    StepEnd { engine: usize },
-    ScrapeStart { gateway: usize, engine: usize },
-    ScrapeEnd { gateway: usize, engine: usize },
+    Arrival {
+        request: usize,
+    },
+    Delivery {
+        request: usize,
+        engine: usize,
+    },
+    StepEnd {
+        engine: usize,
+    },
+    ScrapeStart {
+        gateway: usize,
+        engine: usize,
+    },
+    ScrapeEnd {
+        gateway: usize,
+        engine: usize,
+    },
+    /// A replica sends its state to the others.
+    PeerUpdate {
+        gateway: usize,
+    },
+    PeerMessage {
+        gateway: usize,
+        message: Vec<u8>,
+    },
+    Kill {
+        gateway: usize,
+    },
 }
 
 /// State of a simulation.
@@ -39,6 +66,10 @@ struct Simulation<'a> {
     now: Duration,
     rng: Rng,
     metrics_delay: (f64, f64),
+    /// Time between replicas, and when it is infinite.
+    peer_delay: Duration,
+    partition: Range<Duration>,
+    is_killed: Vec<bool>,
     /// Gateway of each request.
     gateway_of: Vec<usize>,
     arrived: Vec<Duration>,
@@ -50,12 +81,18 @@ struct Simulation<'a> {
 }
 
 /// Runs `trace` until all requests are finished, with gateways that select engines by policies of `kind`. Returns the times to
-/// first token in seconds.
-pub(crate) fn simulate(workload: &Workload, trace: &Trace, kind: PolicyKind, seed: u64) -> std::io::Result<Vec<f64>> {
+/// first token in seconds, except for requests in flight at a killed replica.
+pub(crate) fn simulate(
+    workload: &Workload,
+    replicas: &Replicas,
+    trace: &Trace,
+    kind: PolicyKind,
+    seed: u64,
+) -> std::io::Result<Vec<f64>> {
     // Policies that read the clock see the time of the simulation.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     Ok(runtime.block_on(async {
-        let mut simulation = Simulation::new(workload, trace, kind, seed);
+        let mut simulation = Simulation::new(workload, replicas, trace, kind, seed);
         while simulation.unfinished > 0 {
             let Some(Reverse((time, _, event))) = simulation.events.pop() else { break };
             if time > simulation.now {
@@ -71,13 +108,20 @@ pub(crate) fn simulate(workload: &Workload, trace: &Trace, kind: PolicyKind, see
 // === impl Simulation ===
 
 impl<'a> Simulation<'a> {
-    fn new(workload: &Workload, trace: &'a Trace, kind: PolicyKind, seed: u64) -> Self {
+    fn new(workload: &Workload, replicas: &Replicas, trace: &'a Trace, kind: PolicyKind, seed: u64) -> Self {
         let engines: Vec<Engine> =
             (0..ENGINES).map(|index| Engine::new(if index == 0 { workload.slowdown } else { 1.0 })).collect();
         let kv_blocks = engines.first().map_or(0, Engine::kv_blocks);
         let mut rng = Rng::with_seed(seed);
-        let gateways = (0..workload.gateways).map(|_| kind.policy(ENGINES, kv_blocks, rng.u64(..))).collect();
+        let gateway_count = replicas.count;
+        let gateways = (0..gateway_count).map(|index| kind.policy(ENGINES, kv_blocks, index, rng.u64(..))).collect();
         let count = trace.requests.len();
+        let last_arrival = trace.arrivals.iter().map(|(time, _)| *time).max().unwrap_or_default();
+        let at = |percent: u32| last_arrival * percent / 100;
+        let partition = replicas
+            .partition
+            .clone()
+            .map_or(Duration::ZERO..Duration::ZERO, |Range { start, end }| at(start)..at(end));
         let mut simulation = Self {
             trace,
             engines,
@@ -86,9 +130,12 @@ impl<'a> Simulation<'a> {
             event_count: 0,
             now: Duration::ZERO,
             metrics_delay: workload.metrics_delay,
-            gateway_of: (0..count).map(|_| rng.usize(..workload.gateways)).collect(),
+            peer_delay: replicas.delay.unwrap_or_default(),
+            partition,
+            is_killed: vec![false; gateway_count],
+            gateway_of: (0..count).map(|_| rng.usize(..gateway_count)).collect(),
             arrived: vec![Duration::ZERO; count],
-            pages: vec![VecDeque::new(); workload.gateways * ENGINES],
+            pages: vec![VecDeque::new(); gateway_count * ENGINES],
             unfinished: count,
             first_token_seconds: Vec::new(),
             rng,
@@ -96,7 +143,14 @@ impl<'a> Simulation<'a> {
         for (time, request) in &trace.arrivals {
             simulation.add(*time, Event::Arrival { request: *request });
         }
-        for gateway in 0..workload.gateways {
+        if let Some(percent) = replicas.killed {
+            simulation.add(at(percent), Event::Kill { gateway: 0 });
+        }
+        for gateway in 0..gateway_count {
+            if replicas.delay.is_some() {
+                let start = PEER_UPDATE_INTERVAL.mul_f64(simulation.rng.f64());
+                simulation.add(start, Event::PeerUpdate { gateway });
+            }
             if let Some(interval) = simulation.gateways[gateway].scrape_interval() {
                 for engine in 0..ENGINES {
                     let start = interval.mul_f64(simulation.rng.f64());
@@ -116,6 +170,10 @@ impl<'a> Simulation<'a> {
         match event {
             Event::Arrival { request } => {
                 self.arrived[request] = self.now;
+                let gateway_of = &mut self.gateway_of[request];
+                while self.is_killed[*gateway_of] {
+                    *gateway_of = self.rng.usize(..self.is_killed.len());
+                }
                 let engine = self.gateways[self.gateway_of[request]].select(request, &self.trace.requests[request]);
                 self.add(self.now + NETWORK_DELAY, Event::Delivery { request, engine });
             }
@@ -129,6 +187,21 @@ impl<'a> Simulation<'a> {
                 }
                 self.start_step(engine);
             }
+            Event::PeerUpdate { gateway } if self.is_killed[gateway] => {}
+            Event::PeerUpdate { gateway } => {
+                let message = self.gateways[gateway].peer_message();
+                for peer in (0..self.gateways.len()).filter(|peer| *peer != gateway) {
+                    let message = message.clone();
+                    self.add(self.now + self.peer_delay, Event::PeerMessage { gateway: peer, message });
+                }
+                self.add(self.now + PEER_UPDATE_INTERVAL, Event::PeerUpdate { gateway });
+            }
+            Event::PeerMessage { gateway, message } => {
+                if !self.partition.contains(&self.now) {
+                    self.gateways[gateway].record_peer_message(&message);
+                }
+            }
+            Event::Kill { gateway } => self.is_killed[gateway] = true,
             Event::ScrapeStart { gateway, engine } => {
                 self.pages[gateway * ENGINES + engine].push_back(self.engines[engine].gauges());
                 let (min, max) = self.metrics_delay;
@@ -154,7 +227,9 @@ impl<'a> Simulation<'a> {
     fn handle_output(&mut self, output: Output) {
         match output {
             Output::FirstToken(request) => {
-                self.first_token_seconds.push((self.now - self.arrived[request]).as_secs_f64());
+                if !self.is_killed[self.gateway_of[request]] {
+                    self.first_token_seconds.push((self.now - self.arrived[request]).as_secs_f64());
+                }
                 self.gateways[self.gateway_of[request]].first_token(request);
             }
             Output::Finished(request) => {

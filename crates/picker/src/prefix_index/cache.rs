@@ -54,6 +54,11 @@ pub(super) struct CachesById {
 // === impl PrefixCache ===
 
 impl PrefixCache {
+    /// Returns the number that identifies the cache in the index.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Returns the cache at this point in time.
     pub(super) fn view(&self) -> CacheView {
         CacheView { id: self.id, capacity: self.capacity.load(Relaxed), now: self.clock.load(Relaxed) }

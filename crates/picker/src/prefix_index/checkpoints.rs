@@ -31,6 +31,12 @@ pub(super) fn indexed_prefixes(prompt_blocks: usize) -> impl DoubleEndedIterator
     (1..=checkpoints).map(prefix).chain(rest.map(|blocks| IndexedPrefix { blocks, distance: 1 }))
 }
 
+/// Returns the number of indexed prefixes of a prompt.
+pub(crate) fn indexed_count(prompt_blocks: usize) -> usize {
+    let checkpoints = checkpoints_within(prompt_blocks);
+    checkpoints + (prompt_blocks - blocks_at(checkpoints))
+}
+
 /// Returns the lengths of the prefixes after a checkpoint, up to the one before the next checkpoint or to the end of the prompt.
 /// They are indexed if another prompt ended among them.
 pub(super) fn prefixes_after(checkpoint: usize, prompt_blocks: usize) -> RangeInclusive<usize> {
@@ -79,7 +85,7 @@ mod tests {
                 assert!(prefix.distance == 1 || prefix.distance * 16 <= covered, "{prefix:?}");
                 covered = prefix.blocks;
             }
-            assert_eq!(covered, prompt_blocks);
+            assert_eq!((covered, indexed_count(prompt_blocks)), (prompt_blocks, prefixes.len()));
             assert!(prefixes.len() <= 32 + 16 * 7 + prompt_blocks / 16, "{} of {prompt_blocks}", prefixes.len());
         }
     }

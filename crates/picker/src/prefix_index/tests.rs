@@ -199,3 +199,39 @@ fn memory_is_proportional_to_the_caches() {
     assert!(bytes < 2 * 1024 * 1024, "{bytes} bytes");
     assert_eq!([0, 19_980, 19_999].map(|number| matches(&index, &prompt(number), [&cache])), [[0], [25], [25]]);
 }
+
+/// Two replicas send prompts to one endpoint each, and exchange what they insert.
+#[test]
+fn logged_prompts_match_in_the_index_of_another_replica() {
+    let (index, other) = (PrefixIndex::default(), PrefixIndex::default());
+    let (cache, other_cache) = (index.new_cache(&CONFIG), other.new_cache(&CONFIG));
+    index.insert(&hashes("before"), &cache);
+    assert!(index.insert_log.take().is_empty(), "the log is not enabled");
+    index.insert_log.enable();
+    let (long, short) = ("shared--".repeat(100), "shared--shared--end-");
+    for prompt in [&long, short, &long] {
+        index.insert(&hashes(prompt), &cache);
+    }
+    let logged = index.insert_log.take();
+    assert_eq!(logged.iter().map(|insert| insert.hashes.len()).collect::<Vec<_>>(), [indexed_count(64), 1]);
+    for LoggedInsert { cache, prompt_blocks, first_block, hashes } in logged {
+        assert_eq!(cache, other_cache.id());
+        other.insert_logged(prompt_blocks, first_block, &hashes, &other_cache);
+    }
+    for prompt in [&long, short, "shared--other"] {
+        assert_eq!(matches(&other, prompt, [&other_cache]), matches(&index, prompt, [&cache]), "{prompt}");
+    }
+    assert!(index.insert_log.take().is_empty());
+}
+
+#[test]
+fn log_is_bounded() {
+    let index = PrefixIndex::default();
+    let cache = index.new_cache(&CONFIG);
+    index.insert_log.enable();
+    for number in 0..10_000 {
+        index.insert(&hashes(&format!("{number:<100}")), &cache);
+    }
+    let hashes: usize = index.insert_log.take().iter().map(|insert| insert.hashes.len()).sum();
+    assert!((16_000..=16_384).contains(&hashes), "{hashes}");
+}

@@ -24,6 +24,7 @@ use crate::{
     endpoint_state::CapacityListener,
     endpoint_subset::EndpointSubset,
     metrics::{Metrics, QueueOutcome},
+    peers::ServedTokens,
     request_queue::{QueueFull, QueueSize, QueuedFlow, QueuedRequest, RequestId, RequestQueue},
     routing_error::RoutingError,
     snapshot::Pool,
@@ -89,6 +90,19 @@ impl PoolQueues {
         let queues: Vec<_> = self.lock().values().cloned().collect();
         let flows = |queue: &Arc<PoolQueue>| queue.lock_requests().flows(&queue.pool).collect::<Vec<_>>();
         queues.iter().flat_map(flows).collect()
+    }
+
+    /// Records tokens of flows that another replica has served; those of one pool and priority follow each other.
+    pub(super) fn record_served_elsewhere(&self, served: &[ServedTokens]) {
+        let band = |served: &ServedTokens| (served.flow.pool.clone(), served.flow.priority);
+        for served in served.chunk_by(|left, right| band(left) == band(right)) {
+            let Some((pool, priority)) = served.first().map(band) else { continue };
+            let queue = self.lock().get(&pool).filter(|queue| queue.len() > 0).cloned();
+            if let Some(queue) = queue {
+                let flows = served.iter().map(|served| (served.flow.name.as_str(), served.tokens));
+                queue.lock_requests().record_served_elsewhere(priority, flows);
+            }
+        }
     }
 
     /// Returns how many requests wait in the queue of `pool`. A new request must not overtake them.

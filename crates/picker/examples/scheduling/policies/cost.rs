@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use picker::{AdmittedRequest, Endpoint, Pool, PromptTokenRange, Scheduler, SchedulingPolicy};
+use picker::{AdmittedRequest, Endpoint, Pool, PromptTokenRange, ReplicaId, Scheduler, SchedulingPolicy};
 use tokio::time::Instant;
 
 use super::policy::Policy;
@@ -25,8 +25,10 @@ pub(super) struct Cost {
 // === impl Cost ===
 
 impl Cost {
-    pub(super) fn new(engines: usize, seed: u64) -> Self {
+    pub(super) fn new(engines: usize, replica: usize, seed: u64) -> Self {
+        let replica = ReplicaId { name: format!("gateway-{replica}"), incarnation: 1 };
         let scheduler = Scheduler::new(SchedulingPolicy::default(), seed);
+        scheduler.enable_peers(replica);
         let endpoints: Vec<Arc<Endpoint>> = (0..engines).map(|engine| Arc::new(endpoint(&scheduler, engine))).collect();
         // The simulation scrapes the engines.
         endpoints.iter().for_each(|endpoint| assert!(endpoint.state.begin_scraping(), "the endpoint is new"));
@@ -74,5 +76,14 @@ impl Policy for Cost {
 
     fn scraped(&mut self, engine: usize, gauges: &Gauges) {
         self.endpoints[engine].state.record_metrics_page(&gauges.page(), Instant::now());
+    }
+
+    fn peer_message(&mut self) -> Vec<u8> {
+        self.scheduler.peer_message(Instant::now()).unwrap_or_default()
+    }
+
+    fn record_peer_message(&mut self, message: &[u8]) {
+        let result = self.scheduler.record_peer_message(message, Instant::now());
+        assert!(result.is_ok(), "{result:?}");
     }
 }

@@ -37,14 +37,14 @@ impl PolicyKind {
         }
     }
 
-    /// Returns a policy for a gateway to `engines` with `kv_blocks` each.
-    pub(crate) fn policy(self, engines: usize, kv_blocks: usize, seed: u64) -> Box<dyn Policy> {
+    /// Returns a policy for the gateway with this position among its replicas, to `engines` with `kv_blocks` each.
+    pub(crate) fn policy(self, engines: usize, kv_blocks: usize, replica: usize, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::RoundRobin => Box::new(round_robin::RoundRobin::new(engines)),
             Self::LeastRequests => Box::new(least_requests::LeastRequests::new(engines)),
             Self::Epp => Box::new(epp::Epp::new(engines, kv_blocks, seed)),
             Self::Sglang => Box::new(sglang::CacheAware::new(engines)),
-            Self::Cost => Box::new(cost::Cost::new(engines, seed)),
+            Self::Cost => Box::new(cost::Cost::new(engines, replica, seed)),
         }
     }
 }

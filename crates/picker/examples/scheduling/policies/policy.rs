@@ -22,4 +22,12 @@ pub(crate) trait Policy {
 
     /// Records the metrics of an engine.
     fn scraped(&mut self, _engine: usize, _gauges: &Gauges) {}
+
+    /// Returns the state for other replicas.
+    fn peer_message(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Records the state of another replica.
+    fn record_peer_message(&mut self, _message: &[u8]) {}
 }
