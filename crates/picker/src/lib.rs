@@ -22,7 +22,7 @@
 //! 4. Core: `openai_error`: errors for clients, the same for both frontends; `access_log`, one line per request; `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
 //! 5. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
-//! 6. Shells: `watch`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
+//! 6. Shells: `watch`; `peer_connections`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
 //!    decisions as `request_trace` and pools as `pool_details`; `metrics_server`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
@@ -67,6 +67,7 @@ mod objective;
 mod objective_status;
 mod openai_error;
 mod output_tokens;
+mod peer_connections;
 mod peers;
 mod pod;
 mod policy;
@@ -109,6 +110,7 @@ pub use index::{ENDPOINTS_SHARED, MODEL_NAME_SHARED};
 pub use metrics_server::serve_metrics;
 pub use model_names::DEFAULT_NAMESPACE;
 pub use objective::DEFAULT_OBJECTIVE_WINDOW;
+pub use peer_connections::{PeerCertificate, PeerCertificateError, PeerOptions, exchange_with_peers};
 pub use peers::{PEER_UPDATE_INTERVAL, PeerMessageError, ReplicaId};
 pub use policy::SchedulingPolicy;
 pub use pool_details::{EndpointDetails, FlowDetails, ObjectiveDetails, PoolDetails};

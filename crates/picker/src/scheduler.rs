@@ -311,13 +311,14 @@ impl Scheduler {
         self.peers.get_or_init(|| PeerExchange::new(own));
     }
 
-    /// Returns the message with the state of this replica for all peers, and forgets states of peers that are too old at `now`. It
-    /// is called every [`crate::PEER_UPDATE_INTERVAL`]. Returns `None` unless peers are enabled.
+    /// Returns the message with the state of this replica for all peers, `None` if none is due. Uses the messages of peers, and
+    /// forgets those that are too old at `now`. It is called every [`crate::PEER_UPDATE_INTERVAL`].
     pub fn peer_message(&self, now: Instant) -> Option<Vec<u8>> {
-        Some(self.peers.get()?.message(self.exchanged_state(&self.snapshot()), now))
+        self.peers.get()?.message(self.exchanged_state(&self.snapshot()), now)
     }
 
-    /// Uses a message of a peer that was received at `now`. Invalid ones are counted.
+    /// Records a message of a peer that was received at `now`. The requests in it count from the next call of
+    /// [`Self::peer_message`]. Invalid messages are counted.
     ///
     /// # Errors
     /// The message is not used because it is invalid.
@@ -370,6 +371,9 @@ impl Scheduler {
         let eligibility = Eligibility { subset: request.subset, allows_saturated: true, ..Eligibility::default() };
         let selection = Selection::new(&route, &route.pool, eligibility, &mut rng);
         let selection = selection.map_err(|_| RoutingError::NoEndpointAvailable(route.pool.key.clone()))?;
+        if let Some(peers) = self.peers.get() {
+            peers.record_served(&route);
+        }
         Ok(Permit::new(route, selection, start.elapsed()))
     }
 

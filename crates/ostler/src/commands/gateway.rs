@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::access_log::AccessLogArgs;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
+use super::peers::PeerArgs;
 use super::request_memory;
 use super::session_header::SessionHeaderArgs;
 use super::time_limit::TimeLimit;
@@ -108,6 +109,8 @@ struct ServerArgs {
     /// value. By default, no InferencePools are created.
     #[arg(long, value_name = "NAME[:PORT]")]
     endpoint_picker_service: Option<EndpointPickerService>,
+    #[command(flatten)]
+    peers: PeerArgs,
 }
 
 impl GatewayArgs {
@@ -171,6 +174,7 @@ async fn run_gateway(args: ServerArgs) -> Result<Exit> {
     let client = connect::client(&args.connect).await?;
     let listener = listener::bind(args.listen, "--listen").await?;
     let metrics = listener::bind(args.metrics, "--metrics").await?;
+    let peers = args.peers.bind().await?;
     tracing::info!(address = %listener.local_addr()?, "gateway is listening");
     let scheduler = picker::Scheduler::new(picker::SchedulingPolicy::default(), fastrand::u64(..));
     let scheduler = scheduler.with_default_namespace(args.default_namespace).with_request_memory(args.request_memory);
@@ -198,6 +202,10 @@ async fn run_gateway(args: ServerArgs) -> Result<Exit> {
     };
     tasks.spawn("metrics", picker::serve_metrics(metrics, Arc::clone(&scheduler), shutdown.clone()));
     spawn_reload(&mut tasks, certificate, api_keys, &shutdown);
+    if let Some((listener, options)) = peers {
+        // A replica that drains still uses the engines.
+        tasks.spawn("peers", picker::exchange_with_peers(listener, Arc::clone(&scheduler), options, drained.clone()));
+    }
     let (serve, drained) = (picker::serve_gateway(listener, scheduler, options, shutdown), drained.drop_guard());
     tasks.spawn("gateway", async move {
         let _drained = drained;

@@ -19,6 +19,7 @@ mod namespace_argument;
 mod object_reference;
 mod objective_window;
 mod operator;
+mod peers;
 mod pending_rollout;
 mod picker;
 mod plan;

@@ -12,8 +12,8 @@ use anyhow::Result;
 use api::Duration;
 use cluster::NamespacedName;
 use picker::{
-    EndpointPicker, ListenerRole, ParsedConfig, PoolGroup, ServingCertificate, parse_config, serve_grpc, serve_metrics,
-    watch_inference_pool,
+    EndpointPicker, ListenerRole, ParsedConfig, PoolGroup, ServingCertificate, exchange_with_peers, parse_config,
+    serve_grpc, serve_metrics, watch_inference_pool,
 };
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::access_log::AccessLogArgs;
 use super::control_fields::ControlFieldArgs;
 use super::objective_window::ObjectiveWindowArgs;
+use super::peers::PeerArgs;
 use super::request_memory;
 use super::session_header::SessionHeaderArgs;
 use crate::background_tasks::BackgroundTasks;
@@ -94,6 +95,8 @@ pub(crate) struct PickerArgs {
     #[command(flatten)]
     control_fields: ControlFieldArgs,
     #[command(flatten)]
+    peers: PeerArgs,
+    #[command(flatten)]
     compatibility: CompatibilityArgs,
 }
 
@@ -160,6 +163,7 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
         0 => None,
         port => Some(bind(address, port, "--metrics-port").await?),
     };
+    let peers = args.peers.bind().await?;
     let pool = NamespacedName { namespace: args.namespace(connection.namespace), name: args.pool_name };
     let config_file = args.config_file.as_deref().map(Path::display).map(tracing::field::display);
     tracing::info!(config_file, warnings = config.warnings.len(), "configuration accepted");
@@ -175,6 +179,10 @@ pub(super) async fn run(args: PickerArgs) -> Result<Exit> {
     tasks.spawn("health checks", serve_grpc(health, ListenerRole::Health, Arc::clone(&picker), shutdown.clone()));
     if let Some(metrics) = metrics {
         tasks.spawn("metrics", serve_metrics(metrics, Arc::clone(picker.scheduler()), shutdown.clone()));
+    }
+    if let Some((listener, options)) = peers {
+        let scheduler = Arc::clone(picker.scheduler());
+        tasks.spawn("peers", exchange_with_peers(listener, scheduler, options, shutdown.clone()));
     }
     if let Some(tls) = tls.clone() {
         let shutdown = shutdown.clone();

@@ -189,10 +189,11 @@ impl<'a> Simulation<'a> {
             }
             Event::PeerUpdate { gateway } if self.is_killed[gateway] => {}
             Event::PeerUpdate { gateway } => {
-                let message = self.gateways[gateway].peer_message();
-                for peer in (0..self.gateways.len()).filter(|peer| *peer != gateway) {
-                    let message = message.clone();
-                    self.add(self.now + self.peer_delay, Event::PeerMessage { gateway: peer, message });
+                if let Some(message) = self.gateways[gateway].peer_message() {
+                    for peer in (0..self.gateways.len()).filter(|peer| *peer != gateway) {
+                        let message = message.clone();
+                        self.add(self.now + self.peer_delay, Event::PeerMessage { gateway: peer, message });
+                    }
                 }
                 self.add(self.now + PEER_UPDATE_INTERVAL, Event::PeerUpdate { gateway });
             }

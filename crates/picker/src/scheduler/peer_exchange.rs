@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -16,8 +19,8 @@ use crate::{
     endpoint_state::EndpointState,
     metrics::PeerSummary,
     peers::{
-        EndpointKey, EndpointUpdate, FlowKey, FlowState, KnownPeers, PeerMessageError, PrefixInsert, Receipt,
-        ReplicaId, ReplicaState, WaitingFlows, decode, encode,
+        EndpointKey, EndpointUpdate, FlowKey, FlowState, IDLE_UPDATE_INTERVAL, KnownPeers, PeerMessageError,
+        PrefixInsert, Receipt, ReplicaId, ReplicaState, WaitingFlows, decode, encode,
     },
     prefix_index::{LoggedInsert, PrefixCache, PrefixIndex},
     request_queue::QueuedFlow,
@@ -34,10 +37,21 @@ const MAX_FLOWS: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct PeerExchange {
     own: ReplicaId,
-    /// Sequence number of the last reported state.
-    sequence: Mutex<u64>,
+    /// The last message.
+    last: Mutex<LastMessage>,
+    /// Whether a request was sent to an engine since then.
+    has_new_requests: AtomicBool,
+    /// Whether a peer has sent a message since the loads of the endpoints were updated.
+    has_new_messages: AtomicBool,
     known: Mutex<KnownPeers>,
     served: Mutex<ServedFlows>,
+}
+
+/// The last message to peers.
+#[derive(Debug, Default)]
+struct LastMessage {
+    sequence: u64,
+    time: Option<Instant>,
 }
 
 /// What the exchange reads and changes in a scheduler.
@@ -125,24 +139,43 @@ impl PeerExchange {
     /// Returns the exchange of the replica `own`, which knows no peers.
     pub(super) fn new(own: ReplicaId) -> Self {
         let known = Mutex::new(KnownPeers::new(own.clone()));
-        Self { own, sequence: Mutex::default(), known, served: Mutex::default() }
+        Self {
+            own,
+            last: Mutex::default(),
+            has_new_requests: AtomicBool::new(false),
+            has_new_messages: AtomicBool::new(false),
+            known,
+            served: Mutex::default(),
+        }
     }
 
-    /// Returns the message with the state of this replica, and forgets states of peers that are too old at `now`.
-    pub(super) fn message(&self, state: ExchangedState<'_>, now: Instant) -> Vec<u8> {
+    /// Returns the message with the state of this replica, `None` if none is due. Updates the loads of the endpoints by the messages
+    /// of peers, and forgets those that are too old at `now`.
+    pub(super) fn message(&self, state: ExchangedState<'_>, now: Instant) -> Option<Vec<u8>> {
+        let sequence = self.next_sequence(now);
+        if sequence.is_none() && !self.has_new_messages.load(Relaxed) {
+            return None;
+        }
         let (endpoints, queued) = (state.endpoints.all(), state.queues.flows());
+        self.has_new_messages.store(false, Relaxed);
         self.apply(state.snapshot, &endpoints, &queued, now);
-        let sequence = {
-            let mut sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
-            *sequence = sequence.saturating_add(1);
-            *sequence
-        };
-        encode(ReplicaState {
+        Some(encode(ReplicaState {
             replica: self.own.clone(),
-            sequence,
+            sequence: sequence?,
             endpoints: endpoint_updates(endpoints, state.prefix_index.insert_log.take()),
             flows: self.lock_served().states(queued, now),
-        })
+        }))
+    }
+
+    /// Returns the sequence number of the next message if it is due.
+    fn next_sequence(&self, now: Instant) -> Option<u64> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.time.is_none_or(|time| now.saturating_duration_since(time) >= IDLE_UPDATE_INTERVAL);
+        if !self.has_new_requests.swap(false, Relaxed) && !is_due {
+            return None;
+        }
+        *last = LastMessage { sequence: last.sequence.saturating_add(1), time: Some(now) };
+        Some(last.sequence)
     }
 
     /// Uses a message of a peer that was received at `now`.
@@ -167,9 +200,9 @@ impl PeerExchange {
         };
         if let Receipt::Recorded { served, prefixes } = receipt {
             state.queues.record_served_elsewhere(&served);
-            let endpoints = state.endpoints.all();
+            let endpoints = if prefixes.is_empty() { Vec::new() } else { state.endpoints.all() };
             insert_prefixes(prefixes, &endpoints, state.prefix_index);
-            self.apply(state.snapshot, &endpoints, &state.queues.flows(), now);
+            self.has_new_messages.store(true, Relaxed);
         }
         Ok(())
     }
@@ -200,6 +233,7 @@ impl PeerExchange {
     /// Records that a request was sent to an engine.
     pub(super) fn record_served(&self, route: &ModelRoute) {
         let tokens = route.computed_tokens();
+        self.has_new_requests.store(true, Relaxed);
         self.lock_served().record(&route.pool.key, route.priority, &route.flow, tokens, Instant::now());
     }
 

@@ -153,7 +153,7 @@ impl Replicas {
                 if replica == 0 && self.killed.is_some_and(|killed| origin.elapsed() >= killed) {
                     continue;
                 }
-                let message = scheduler.peer_message(Instant::now()).unwrap();
+                let Some(message) = scheduler.peer_message(Instant::now()) else { continue };
                 let peers: Vec<_> = schedulers.iter().filter(|peer| !Arc::ptr_eq(peer, scheduler)).cloned().collect();
                 let (delay, partition) = (self.delay, self.partition.clone());
                 deliveries.spawn(async move {

@@ -78,8 +78,8 @@ impl Policy for Cost {
         self.endpoints[engine].state.record_metrics_page(&gauges.page(), Instant::now());
     }
 
-    fn peer_message(&mut self) -> Vec<u8> {
-        self.scheduler.peer_message(Instant::now()).unwrap_or_default()
+    fn peer_message(&mut self) -> Option<Vec<u8>> {
+        self.scheduler.peer_message(Instant::now())
     }
 
     fn record_peer_message(&mut self, message: &[u8]) {

@@ -23,9 +23,9 @@ pub(crate) trait Policy {
     /// Records the metrics of an engine.
     fn scraped(&mut self, _engine: usize, _gauges: &Gauges) {}
 
-    /// Returns the state for other replicas.
-    fn peer_message(&mut self) -> Vec<u8> {
-        Vec::new()
+    /// Returns the state for other replicas if it is due.
+    fn peer_message(&mut self) -> Option<Vec<u8>> {
+        None
     }
 
     /// Records the state of another replica.

@@ -1,0 +1,222 @@
+//! The certificate of the replicas, with which they authenticate each other.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    client::verify_server_name,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem, pem::PemObject as _},
+    server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier},
+};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use super::protocol::{CONNECT_TIMEOUT, PROTOCOL};
+
+/// Names of the files, as in a Secret of type `kubernetes.io/tls`.
+const CERTIFICATE_FILE: &str = "tls.crt";
+const KEY_FILE: &str = "tls.key";
+const AUTHORITY_FILE: &str = "ca.crt";
+
+/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A certificate that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerCertificateError {
+    /// A file cannot be read.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// I/O error.
+        cause: io::Error,
+    },
+    /// A file is not valid PEM.
+    #[error("{}: {cause}", path.display())]
+    Pem {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the PEM parser.
+        cause: pem::Error,
+    },
+    /// A certificate or the key is invalid, or they do not match.
+    #[error("invalid certificate: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The certificates of the authority are invalid.
+    #[error("invalid certificate authority: {0}")]
+    Authority(#[from] VerifierBuilderError),
+}
+
+/// Certificate, key and certificate authority of the replicas, from the files of a directory. Connections that are opened after the
+/// files have changed use their new contents.
+#[derive(Debug)]
+pub struct PeerCertificate {
+    directory: PathBuf,
+    /// DNS name of the Service, for which the certificates of all peers are valid.
+    service: ServerName<'static>,
+    loaded: RwLock<Option<Loaded>>,
+}
+
+/// Contents of the files, and the TLS configurations with them.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    files: Files,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Files {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    authority: Vec<u8>,
+}
+
+// === impl PeerCertificate ===
+
+impl PeerCertificate {
+    /// Returns the certificate with the files `tls.crt`, `tls.key` and `ca.crt` of `directory`, which may not exist yet. All peers
+    /// have a certificate for `service`.
+    ///
+    /// # Errors
+    /// `service` is not a DNS name.
+    pub fn from_directory(directory: &Path, service: &str) -> Result<Self, rustls::pki_types::InvalidDnsNameError> {
+        let service = ServerName::try_from(service.to_owned())?;
+        Ok(Self { directory: directory.to_owned(), service, loaded: RwLock::default() })
+    }
+
+    /// Waits until the files exist and are valid.
+    pub(super) async fn wait_until_loaded(&self, service: &str) {
+        let mut last_error = String::new();
+        while let Err(error) = self.reload() {
+            let error = error.to_string();
+            if error != last_error {
+                tracing::info!(
+                    %error, %service,
+                    "replicas do not exchange their state: create a Secret with tls.crt, tls.key and ca.crt for the Service"
+                );
+                last_error = error;
+            }
+            sleep(RELOAD_INTERVAL).await;
+        }
+    }
+
+    /// Reloads changed files. If they are invalid, the last valid certificate remains in use.
+    pub(super) async fn reload_on_change(self: Arc<Self>) {
+        let mut last_error = String::new();
+        loop {
+            sleep(RELOAD_INTERVAL).await;
+            match self.reload() {
+                Ok(true) => tracing::info!("reloaded the certificate of peers"),
+                Ok(false) => last_error.clear(),
+                Err(error) if error.to_string() == last_error => {}
+                Err(error) => {
+                    tracing::warn!(%error, "failed to reload the certificate of peers, using the previous one");
+                    last_error = error.to_string();
+                }
+            }
+        }
+    }
+
+    /// Reloads the files and returns whether they changed.
+    pub(super) fn reload(&self) -> Result<bool, PeerCertificateError> {
+        let files = Files::read(&self.directory)?;
+        if self.loaded().is_some_and(|loaded| loaded.files == files) {
+            return Ok(false);
+        }
+        let loaded = Loaded::new(files, &self.directory)?;
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
+        Ok(true)
+    }
+
+    pub(super) fn loaded(&self) -> Option<Loaded> {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the connection of a peer after the TLS handshake.
+    ///
+    /// # Errors
+    /// The client has no certificate for the Service, speaks another protocol, or takes too long.
+    pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
+        let config = self.loaded().ok_or(io::ErrorKind::NotFound)?.server;
+        let stream = timeout(CONNECT_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await??;
+        let (_, connection) = stream.get_ref();
+        require_protocol(connection.alpn_protocol())?;
+        let certificate =
+            connection.peer_certificates().and_then(<[_]>::first).ok_or(io::ErrorKind::PermissionDenied)?;
+        let certificate = ParsedCertificate::try_from(certificate).map_err(io::Error::other)?;
+        verify_server_name(&certificate, &self.service).map_err(io::Error::other)?;
+        Ok(stream)
+    }
+
+    /// Returns the connection to a peer after the TLS handshake.
+    ///
+    /// # Errors
+    /// The server has no certificate for the Service, speaks another protocol, or takes too long.
+    pub(super) async fn connect(&self, stream: TcpStream) -> io::Result<client::TlsStream<TcpStream>> {
+        let config = self.loaded().ok_or(io::ErrorKind::NotFound)?.client;
+        let connect = TlsConnector::from(config).connect(self.service.clone(), stream);
+        let stream = timeout(CONNECT_TIMEOUT, connect).await??;
+        require_protocol(stream.get_ref().1.alpn_protocol())?;
+        Ok(stream)
+    }
+}
+
+fn require_protocol(negotiated: Option<&[u8]>) -> io::Result<()> {
+    match negotiated {
+        Some(PROTOCOL) => Ok(()),
+        _ => Err(io::Error::other("the peer supports no version of the protocol of this release")),
+    }
+}
+
+// === impl Files ===
+
+impl Files {
+    fn read(directory: &Path) -> Result<Self, PeerCertificateError> {
+        let read = |name| {
+            let path = directory.join(name);
+            fs::read(&path).map_err(|cause| PeerCertificateError::File { path, cause })
+        };
+        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, authority: read(AUTHORITY_FILE)? })
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    fn new(files: Files, directory: &Path) -> Result<Self, PeerCertificateError> {
+        let invalid = |name| move |cause| PeerCertificateError::Pem { path: directory.join(name), cause };
+        let certificates = |pem: &[u8], name| {
+            CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(invalid(name))
+        };
+        let chain = certificates(&files.certificate, CERTIFICATE_FILE)?;
+        let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(invalid(KEY_FILE))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&files.authority, AUTHORITY_FILE)? {
+            roots.add(certificate)?;
+        }
+        let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider)).build()?;
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self { files, server: Arc::new(server), client: Arc::new(client) })
+    }
+}
