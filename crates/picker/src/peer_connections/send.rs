@@ -32,7 +32,7 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PeerAddress {
     pub(super) address: SocketAddr,
-    /// Address of this replica, which DNS returns too.
+    /// Address on which this replica listens: DNS returns this replica too.
     pub(super) own: SocketAddr,
 }
 
@@ -70,7 +70,8 @@ async fn send_until_error(
     messages: &Sender<Bytes>,
 ) -> io::Result<Connection> {
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(peer.address)).await??;
-    if stream.local_addr()?.ip() == peer.address.ip() && peer.own.port() == peer.address.port() {
+    let own_ip = if peer.own.ip().is_unspecified() { stream.local_addr()?.ip() } else { peer.own.ip() };
+    if peer.address == SocketAddr::new(own_ip, peer.own.port()) {
         return Ok(Connection::ToItself);
     }
     stream.set_nodelay(true)?;
