@@ -259,18 +259,8 @@ fn saturating_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Panics unless any bytes are rejected, or decoded to a state that is encoded within the limit.
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) fn check_message(bytes: &[u8]) {
-    if let Ok(state) = decode(bytes) {
-        let encoded = encode(state);
-        assert!(encoded.len() <= MAX_MESSAGE_BYTES, "{} bytes", encoded.len());
-        assert!(decode(&encoded).is_ok());
-    }
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
@@ -362,6 +352,15 @@ pub(crate) mod tests {
         assert!(decoded.endpoints.len() > 1_000 && decoded.flows.len() > 100, "{}", decoded.endpoints.len());
         let prefixes: usize = decoded.endpoints.iter().map(|endpoint| endpoint.prefixes.len()).sum();
         assert!((50..100).contains(&prefixes), "{prefixes}");
+    }
+
+    /// Panics unless any bytes are rejected, or decoded to a state that is encoded within the limit.
+    fn check_message(bytes: &[u8]) {
+        if let Ok(state) = decode(bytes) {
+            let encoded = encode(state);
+            assert!(encoded.len() <= MAX_MESSAGE_BYTES, "{} bytes", encoded.len());
+            assert!(decode(&encoded).is_ok());
+        }
     }
 
     proptest! {
