@@ -266,10 +266,9 @@ fn replicas_are_spread_and_isolated() {
         assert!(constraints.iter().all(|constraint| selects(&constraint["labelSelector"])) && constraints.len() == 2);
         let network_policy = of_kind("NetworkPolicy");
         assert!(selects(&network_policy["spec"]["podSelector"]));
-        assert_eq!(
-            ports(&network_policy["spec"]["ingress"][0]["ports"]),
-            ports(&template["spec"]["containers"][0]["ports"])
-        );
+        let rules = network_policy["spec"]["ingress"].as_array().unwrap();
+        let reachable: Vec<String> = rules.iter().flat_map(|rule| ports(&rule["ports"])).collect();
+        assert_eq!(reachable, ports(&template["spec"]["containers"][0]["ports"]));
     }
 }
 
@@ -332,6 +331,15 @@ fn deployments_pass_valid_arguments() {
     }
     let gateway_template = &object_named("Deployment", GATEWAY)["spec"]["template"];
     assert_eq!(object_named("Service", GATEWAY)["spec"]["selector"], gateway_template["metadata"]["labels"]);
+    let peers = object_named("Service", "ostler-gateway-peers");
+    assert_eq!(peers["spec"]["selector"], gateway_template["metadata"]["labels"]);
+    let gateway_args = gateway_template["spec"]["containers"][0]["args"].to_string();
+    for arg in [
+        format!("--peer-service={}.{DEFAULT_NAMESPACE}.svc", peers["metadata"]["name"].as_str().unwrap()),
+        format!("--peer-listen=0.0.0.0:{}", peers["spec"]["ports"][0]["port"]),
+    ] {
+        assert!(gateway_args.contains(&arg), "{arg}: {gateway_args}");
+    }
     let deployment = object_named("Deployment", SERVICE_ACCOUNT_NAME);
     let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
     let service = object_named("Service", "ostler-webhook");

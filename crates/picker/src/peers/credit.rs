@@ -1,5 +1,7 @@
 //! How replicas share the requests that an engine runs at the same time.
 
+use std::collections::HashMap;
+
 /// The part of an engine to which this process is entitled while requests wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct FairShare {
@@ -59,7 +61,9 @@ impl WaitingFlows {
             flows.iter().filter(|(priority, _)| *priority == highest).map(|(_, name)| *name).collect()
         };
         let replicas: Vec<Vec<&str>> = all().map(highest_of).collect();
-        let part = |name: &&str| 1.0 / replicas.iter().filter(|names| names.contains(name)).count().max(1) as f64;
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        replicas.iter().flatten().for_each(|name| *counts.entry(name).or_default() += 1);
+        let part = |name: &&str| 1.0 / counts.get(name).copied().unwrap_or(1) as f64;
         let parts = |names: &Vec<&str>| names.iter().map(part).sum::<f64>();
         Self {
             own: replicas.first().map_or(0.0, parts),

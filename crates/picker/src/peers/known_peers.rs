@@ -149,6 +149,12 @@ impl KnownPeers {
         self.by_name.values().map(|peer| peer.waiting_flows(pool)).collect()
     }
 
+    /// Returns the pools with requests that wait at peers.
+    pub(crate) fn pools_with_waiting_flows(&self) -> impl Iterator<Item = &NamespacedName> {
+        let flows = self.by_name.values().flat_map(|peer| &peer.flows);
+        flows.filter(|(_, state)| state.is_waiting).map(|(flow, _)| &flow.pool)
+    }
+
     /// Returns the number of replicas in which several flows with the priority of `flow` wait, with this one.
     pub(crate) fn choosing_replicas(&self, flow: &FlowKey) -> u64 {
         let waiting = |peer: &&Peer| {

@@ -92,6 +92,15 @@ pub(crate) struct FlowState {
     pub(crate) waiting_requests: usize,
 }
 
+// === impl FlowKey ===
+
+impl FlowKey {
+    /// Returns whether both flows have the same pool and priority.
+    pub(crate) fn is_same_band(&self, other: &Self) -> bool {
+        (&self.pool, self.priority) == (&other.pool, other.priority)
+    }
+}
+
 // === impl EndpointLoad ===
 
 impl EndpointLoad {

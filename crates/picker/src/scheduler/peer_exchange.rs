@@ -1,7 +1,7 @@
 //! Exchanges the state of the scheduler with other replicas.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -101,7 +101,9 @@ fn endpoint_updates(endpoints: Vec<(EndpointKey, Arc<EndpointState>)>, log: Vec<
 /// Returns the flows that wait for each endpoint.
 fn waiting_flows(snapshot: &Snapshot, known: &KnownPeers, queued: &[QueuedFlow]) -> HashMap<SocketAddr, WaitingFlows> {
     let mut by_address: HashMap<SocketAddr, WaitingFlows> = HashMap::new();
-    for pool in snapshot.pools.values() {
+    let waiting: BTreeSet<&NamespacedName> =
+        queued.iter().map(|flow| &flow.pool).chain(known.pools_with_waiting_flows()).collect();
+    for pool in waiting.into_iter().filter_map(|pool| snapshot.pools.get(pool)) {
         let own = queued.iter().filter(|flow| flow.pool == pool.key);
         let own: Vec<(i32, &str)> = own.map(|flow| (flow.priority, flow.name.as_str())).collect();
         let flows = WaitingFlows::new(&own, &known.waiting_flows(&pool.key));
@@ -194,7 +196,10 @@ impl PeerExchange {
             if let Receipt::Recorded { served, .. } = &mut receipt {
                 served.sort_unstable_by(|left, right| left.flow.cmp(&right.flow));
                 // All replicas that have a choice compensate for them.
-                served.iter_mut().for_each(|served| served.tokens /= known.choosing_replicas(&served.flow));
+                for band in served.chunk_by_mut(|left, right| left.flow.is_same_band(&right.flow)) {
+                    let replicas = band.first().map_or(1, |served| known.choosing_replicas(&served.flow));
+                    band.iter_mut().for_each(|served| served.tokens /= replicas);
+                }
             }
             receipt
         };

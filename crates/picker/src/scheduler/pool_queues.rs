@@ -24,7 +24,7 @@ use crate::{
     endpoint_state::CapacityListener,
     endpoint_subset::EndpointSubset,
     metrics::{Metrics, QueueOutcome},
-    peers::ServedTokens,
+    peers::{FlowKey, ServedTokens},
     request_queue::{QueueFull, QueueSize, QueuedFlow, QueuedRequest, RequestId, RequestQueue},
     routing_error::RoutingError,
     snapshot::Pool,
@@ -94,13 +94,12 @@ impl PoolQueues {
 
     /// Records tokens of flows that another replica has served; those of one pool and priority follow each other.
     pub(super) fn record_served_elsewhere(&self, served: &[ServedTokens]) {
-        let band = |served: &ServedTokens| (served.flow.pool.clone(), served.flow.priority);
-        for served in served.chunk_by(|left, right| band(left) == band(right)) {
-            let Some((pool, priority)) = served.first().map(band) else { continue };
-            let queue = self.lock().get(&pool).filter(|queue| queue.len() > 0).cloned();
+        for served in served.chunk_by(|left, right| left.flow.is_same_band(&right.flow)) {
+            let Some(FlowKey { pool, priority, .. }) = served.first().map(|served| &served.flow) else { continue };
+            let queue = self.lock().get(pool).filter(|queue| queue.len() > 0).cloned();
             if let Some(queue) = queue {
                 let flows = served.iter().map(|served| (served.flow.name.as_str(), served.tokens));
-                queue.lock_requests().record_served_elsewhere(priority, flows);
+                queue.lock_requests().record_served_elsewhere(*priority, flows);
             }
         }
     }
