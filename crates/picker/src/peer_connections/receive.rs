@@ -1,6 +1,6 @@
 //! Receives the messages of a peer.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use tokio::{
@@ -27,10 +27,16 @@ pub(super) async fn receive(stream: TcpStream, certificate: Arc<PeerCertificate>
     };
     let mut messages = FramedRead::new(stream, framing());
     while let Ok(Some(message)) = timeout(MAX_SILENCE, messages.next()).await {
-        let recorded = message.map_err(|error| error.to_string()).and_then(|message| {
-            scheduler.record_peer_message(&message, Instant::now()).map_err(|error| error.to_string())
-        });
-        if let Err(error) = recorded {
+        let error = match message {
+            Ok(message) => scheduler.record_peer_message(&message, Instant::now()).err().map(|error| error.to_string()),
+            // A message that is too long.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                scheduler.metrics.rejected_peer_messages.inc();
+                Some(error.to_string())
+            }
+            Err(error) => return tracing::info!(?peer, %error, "lost the connection of a peer"),
+        };
+        if let Some(error) = error {
             return tracing::warn!(?peer, %error, "closed the connection of a peer after an invalid message");
         }
         sleep(MIN_INTERVAL).await;

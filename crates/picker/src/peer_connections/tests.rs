@@ -5,9 +5,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rstest::rstest;
 use tempfile::TempDir;
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
-use tokio_util::codec::FramedWrite;
+use tokio_util::codec::{FramedWrite, LengthDelimitedCodec};
 
-use super::{protocol::framing, *};
+use super::*;
 use crate::{endpoint_state::EndpointState, peers::MAX_MESSAGE_BYTES, policy::SchedulingPolicy};
 
 const SERVICE: &str = "gateway-peers.ns.svc";
@@ -141,10 +141,14 @@ async fn invalid_messages_are_counted_and_close_the_connection() {
     let authority = Authority::new();
     let (certificate, _directory) = authority.certificate(SERVICE, &authority);
     let replica = start(1, &certificate).await.remove(0);
-    for (number, message) in [vec![1; 100], vec![2; MAX_MESSAGE_BYTES]].into_iter().enumerate() {
+    for (number, message) in
+        [vec![1; 100], vec![2; MAX_MESSAGE_BYTES], vec![3; MAX_MESSAGE_BYTES + 1]].into_iter().enumerate()
+    {
         let stream = certificate.connect(TcpStream::connect(replica.address).await.unwrap()).await.unwrap();
         let (mut reader, writer) = tokio::io::split(stream);
-        FramedWrite::new(writer, framing()).send(Bytes::from(message)).await.unwrap();
+        // The last one is longer than permitted.
+        let framing = LengthDelimitedCodec::builder().max_frame_length(2 * MAX_MESSAGE_BYTES).new_codec();
+        FramedWrite::new(writer, framing).send(Bytes::from(message)).await.unwrap();
         assert!(matches!(reader.read(&mut [0]).await, Ok(0) | Err(_)));
         let line = format!("ostler_peer_rejected_messages_total {}\n", number + 1);
         assert!(replica.scheduler.render_metrics().contains(&line), "{}", replica.scheduler.render_metrics());
