@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["replay", address, workload, seconds, rate, seed] => {
             let (duration, rate) = (Duration::from_secs_f64(seconds.parse()?), rate.parse()?);
             let workload = WORKLOADS.iter().find(|known| known.name == *workload).ok_or("unknown workload")?;
-            let trace = trace(workload, duration, rate, seed.parse()?);
+            let trace = build_trace(workload, duration, rate, seed.parse()?);
             let runtime = tokio::runtime::Runtime::new()?;
             let results = runtime.block_on(replay::replay(address.parse()?, trace, duration));
             results.into_iter().try_for_each(|(name, value)| writeln!(std::io::stdout(), "{name} {value}"))?;
@@ -128,13 +128,19 @@ fn compare_replicas(workloads: &[&Workload], size: Size, output: &mut impl Write
 fn p99_of_replicas(workload: &Workload, replicas: &Replicas, size: Size) -> std::io::Result<f64> {
     let mut seconds = Vec::new();
     for seed in (size.first_seed..).take(size.seeds) {
-        seconds.extend(simulate(workload, replicas, &trace(workload, size.duration, size.rate, seed), PolicyKind::Cost, seed)?);
+        seconds.extend(simulate(
+            workload,
+            replicas,
+            &build_trace(workload, size.duration, size.rate, seed),
+            PolicyKind::Cost,
+            seed,
+        )?);
     }
     Ok(percentile(&mut seconds, 0.99))
 }
 
 /// Returns the requests that arrive within `duration`, at `rate` times the rate of the workload.
-fn trace(workload: &Workload, duration: Duration, rate: f64, seed: u64) -> Trace {
+fn build_trace(workload: &Workload, duration: Duration, rate: f64, seed: u64) -> Trace {
     let mut trace = (workload.trace)(duration.mul_f64(rate), &mut Rng::with_seed(seed));
     trace.arrivals.iter_mut().for_each(|(time, _)| *time = time.div_f64(rate));
     trace
@@ -144,7 +150,7 @@ fn trace(workload: &Workload, duration: Duration, rate: f64, seed: u64) -> Trace
 fn times_to_first_token(workload: &Workload, size: Size) -> std::io::Result<[Vec<f64>; PolicyKind::ALL.len()]> {
     let mut seconds = PolicyKind::ALL.map(|_| Vec::new());
     for seed in (size.first_seed..).take(size.seeds) {
-        let trace = trace(workload, size.duration, size.rate, seed);
+        let trace = build_trace(workload, size.duration, size.rate, seed);
         let gateways = Replicas::independent("", workload.gateways);
         for (kind, seconds) in PolicyKind::ALL.into_iter().zip(&mut seconds) {
             seconds.extend(simulate(workload, &gateways, &trace, kind, seed)?);
