@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{EngineMemory, ServerCommand, Timing};
+use crate::{EngineMemory, LoraModule, ServerCommand, Timing};
 
 /// Configuration of a simulated engine. `Config::new("m")` serves model `m` at 127.0.0.1:8000 with vLLM's defaults.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub struct Config {
     pub model: String,
     /// Names that clients may request; empty means [`Config::model`]. Responses name the first one by default.
     pub served_model_names: Vec<String>,
+    /// LoRA adapters that clients may request; their responses name the adapter.
+    pub lora_modules: Vec<LoraModule>,
     /// Address to listen on.
     pub address: IpAddr,
     /// Port to listen on; 0 lets the operating system choose a free port.
@@ -62,6 +64,7 @@ impl Config {
         Self {
             model: model.into(),
             served_model_names: Vec::new(),
+            lora_modules: Vec::new(),
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 8000,
             seed: 0,
@@ -90,6 +93,7 @@ impl Config {
         let defaults = Self::new(command.model.clone());
         Self {
             served_model_names: command.served_model_names.clone(),
+            lora_modules: command.lora_modules.clone(),
             address: command.host.filter(|host| !host.is_unspecified()).unwrap_or(address),
             port: command.port,
             max_num_seqs: command.max_num_seqs.unwrap_or(defaults.max_num_seqs),
@@ -114,15 +118,17 @@ impl Config {
         self.block_size.saturating_mul(self.num_gpu_blocks)
     }
 
-    /// Returns whether `model` is one of the served names.
+    /// Returns whether `model` is one of the served names, or an adapter.
     pub fn serves_model(&self, model: &str) -> bool {
-        match self.served_model_names.is_empty() {
-            true => model == self.model,
-            false => self.served_model_names.iter().any(|name| name == model),
-        }
+        let is_adapter = self.lora_modules.iter().any(|module| module.name == model);
+        is_adapter
+            || match self.served_model_names.is_empty() {
+                true => model == self.model,
+                false => self.served_model_names.iter().any(|name| name == model),
+            }
     }
 
-    /// Returns the names that `/v1/models` lists.
+    /// Returns the names of the base model.
     pub fn model_names(&self) -> Vec<&str> {
         match self.served_model_names.is_empty() {
             true => vec![&self.model],

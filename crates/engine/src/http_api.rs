@@ -192,7 +192,7 @@ fn events(
 
 async fn models(State(engine): State<Arc<Simulator>>) -> Response<Body> {
     let config = &engine.config;
-    let body = model_list::models(&config.model_names(), &config.model, config.max_model_len, engine.started_at);
+    let body = model_list::models(config, engine.started_at);
     build_response(StatusCode::OK, Some(JSON), body)
 }
 

@@ -53,5 +53,5 @@ pub use config::Config;
 pub use memory::{EngineMemory, NodeMemory};
 pub use request_body::RequestMemory;
 pub use serve::{router, run, serve};
-pub use server_command::{InferenceServer, ServerCommand};
+pub use server_command::{InferenceServer, LoraModule, ServerCommand};
 pub use timing::Timing;

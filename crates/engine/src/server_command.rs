@@ -6,11 +6,14 @@
 //! `SERVED_MODEL_NAME` provide the model.
 
 mod flags;
+mod lora_modules;
 mod shell;
 
 use std::{net::IpAddr, time::Duration};
 
 use flags::Flags;
+
+pub use lora_modules::LoraModule;
 
 /// Parameters of the inference server that a command line starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +24,8 @@ pub struct ServerCommand {
     pub model: String,
     /// `--served-model-name`; empty means the model itself.
     pub served_model_names: Vec<String>,
+    /// vLLM's `--lora-modules`, if `--enable-lora` is set.
+    pub lora_modules: Vec<LoraModule>,
     /// `--host`, if it is an IP address.
     pub host: Option<IpAddr>,
     /// Port to listen on (`--port`).
@@ -108,6 +113,12 @@ fn from_flags(server: InferenceServer, flags: &Flags, env: &[(String, String)]) 
         server,
         model,
         served_model_names,
+        lora_modules: match server {
+            InferenceServer::Vllm if flags.is_set("enable-lora") => {
+                lora_modules::parse(flags.values_of("lora-modules"))
+            }
+            InferenceServer::Vllm | InferenceServer::Sglang => Vec::new(),
+        },
         host: flags.first_value(&["host"]).and_then(|host| host.parse().ok()),
         port: flags.first_value(&["port"]).and_then(|port| port.parse().ok()).unwrap_or(default_port),
         tensor_parallel_size: flags.number(&tensor_parallel_flags).unwrap_or(1).max(1),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Null;
+use crate::Config;
 
 /// Body of `/v1/models`.
 #[derive(Serialize)]
@@ -41,21 +42,23 @@ struct Permission {
     is_blocking: bool,
 }
 
-/// Returns the body of `/v1/models`: one entry per served name of the base model.
-pub(crate) fn models(names: &[&str], root: &str, max_model_len: usize, created: i64) -> Vec<u8> {
-    let data = names
-        .iter()
-        .map(|name| Model {
-            id: name,
-            object: "model",
-            created,
-            owned_by: "vllm",
-            root,
-            parent: None,
-            max_model_len: Some(max_model_len),
-            permission: [permission(name, created)],
-        })
-        .collect();
+/// Returns the body of `/v1/models`: one entry per served name of the base model, and per adapter.
+pub(crate) fn models(config: &Config, created: i64) -> Vec<u8> {
+    let model = |id, root, parent, max_model_len| Model {
+        id,
+        object: "model",
+        created,
+        owned_by: "vllm",
+        root,
+        parent,
+        max_model_len,
+        permission: [permission(id, created)],
+    };
+    let names = config.model_names().into_iter();
+    let base = names.map(|name| model(name, config.model.as_str(), None, Some(config.max_model_len)));
+    let parent = Some(config.default_model_name());
+    let adapters = config.lora_modules.iter().map(|module| model(&module.name, &module.path, parent, None));
+    let data = base.chain(adapters).collect();
     serde_json::to_vec(&ModelList { object: "list", data }).unwrap_or_default()
 }
 

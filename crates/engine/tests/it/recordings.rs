@@ -1,7 +1,7 @@
 //! Compares responses with recordings of vLLM, field by field and event by event.
 
 use crate::client::{Response, call, recorded_config, start};
-use engine::Config;
+use engine::{Config, LoraModule};
 use rstest::rstest;
 
 struct Recording {
@@ -38,6 +38,29 @@ async fn responses_have_the_recorded_shape(#[case] text: &str) {
     assert_eq!(actual.status(), recorded.response.status());
     assert_eq!(headers(&actual), headers(&recorded.response));
     assert_eq!(shape(actual.body.trim_end()), shape(recorded.response.body.trim_end()));
+}
+
+/// The recorded engine has the adapters `alpha` and `beta`.
+#[tokio::test]
+async fn adapters_are_listed_and_served() {
+    let lora_modules = ["alpha", "beta"]
+        .map(|name| LoraModule { name: name.to_owned(), path: format!("/models/lora-{name}") })
+        .to_vec();
+    let engine = start(Config { lora_modules, ..recorded_config() }).await;
+    let recorded = parse_recording(include_str!("../data/lora-models.http"));
+    let list = call(engine.address, "GET", "/v1/models", "").await;
+    assert_eq!(shape(list.body.trim_end()), shape(recorded.response.body.trim_end()));
+    let [list, recorded]: [serde_json::Value; 2] =
+        [&list.body, &recorded.response.body].map(|body| serde_json::from_str(body).unwrap());
+    for field in ["id", "root", "parent", "max_model_len"] {
+        let values =
+            |list: &serde_json::Value| (0..3).map(|index| list["data"][index][field].clone()).collect::<Vec<_>>();
+        assert_eq!(values(&list), values(&recorded));
+    }
+    let body = r#"{"model":"beta","prompt":"x","max_tokens":1}"#;
+    let completion = call(engine.address, "POST", "/v1/completions", body).await;
+    let completion: serde_json::Value = serde_json::from_str(&completion.body).unwrap();
+    assert_eq!(completion["model"], "beta");
 }
 
 #[rstest]
