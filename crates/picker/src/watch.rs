@@ -12,6 +12,7 @@ mod pool_report;
 mod projector;
 mod rebuilds;
 mod statuses;
+mod written_statuses;
 
 use std::{collections::BTreeSet, panic::resume_unwind, str::FromStr, sync::Arc, time::Duration};
 

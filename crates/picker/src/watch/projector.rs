@@ -3,14 +3,19 @@
 //! An InferencePool is written only if it does not exist or if this gateway applied it for its BackendPool, which is its controller.
 //! Nothing is deleted: garbage collection deletes it after the BackendPool.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use cluster::{Applier, Condition, Kind, NamespacedName, Stores, is_managed_by};
+use cluster::{Applier, ApplyOutcome, Condition, Kind, NamespacedName, Stores, is_managed_by};
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::statuses::Statuses;
 use crate::{
+    code,
     kinds::{BACKEND_POOL, INFERENCE_POOL_V1},
     projection::{self, EndpointPickerService},
 };
@@ -20,6 +25,10 @@ const PROJECTED_KINDS: &[Kind] = &[INFERENCE_POOL_V1];
 
 /// Time after which all pools are checked again, and failed requests repeated.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How often an InferencePool is changed within [`CHECK_INTERVAL`]: gateways with different Services, for example during an update, would
+/// replace each other's InferencePools without end.
+const MAX_CHANGES: u32 = 3;
 
 /// Timeout for one pool.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +41,18 @@ pub(super) struct Projector {
     manager: &'static str,
     service: Option<EndpointPickerService>,
     statuses: Arc<Statuses>,
+    /// Changes of the InferencePools, by pool.
+    changes: Mutex<BTreeMap<NamespacedName, Changes>>,
+}
+
+/// Changes of one InferencePool.
+#[derive(Debug, Clone)]
+struct Changes {
+    /// Generation of its BackendPool.
+    generation: Value,
+    /// Their number since `start`.
+    count: u32,
+    start: Instant,
 }
 
 // === impl Projector ===
@@ -46,7 +67,7 @@ impl Projector {
         statuses: Arc<Statuses>,
     ) -> Self {
         let applier = Applier::new(client, stores.clone(), PROJECTED_KINDS, manager);
-        Self { stores, applier, manager, service, statuses }
+        Self { stores, applier, manager, service, statuses, changes: Mutex::default() }
     }
 
     /// Projects the pools after each change, forever.
@@ -60,6 +81,7 @@ impl Projector {
                 }
             }
             self.statuses.retain_projections(|pool| keys.contains(pool));
+            self.lock_changes().retain(|pool, _| keys.contains(pool));
             tokio::select! {
                 () = self.statuses.rebuilt.notified() => {}
                 () = sleep(CHECK_INTERVAL) => {}
@@ -76,8 +98,18 @@ impl Projector {
             }
             let live = self.stores.get(INFERENCE_POOL_V1, &key);
             let own = live.filter(|live| projection::is_projection(live) && is_managed_by(live, self.manager));
-            return Some(projection::condition_without_service(&key, own.as_deref()));
+            // Another gateway projects the pool, or cannot.
+            let is_reported = || {
+                projection::live_condition(pool)
+                    .is_some_and(|condition| condition.reason != code::NO_ENDPOINT_PICKER.to_string())
+            };
+            return (own.is_some() || !is_reported())
+                .then(|| projection::condition_without_service(&key, own.as_deref()));
         };
+        let generation = &pool["metadata"]["generation"];
+        if self.changes_too_often(&key, generation) {
+            return None;
+        }
         let desired = vec![projection::inference_pool(pool, service)];
         let convergence = match timeout(WRITE_TIMEOUT, self.applier.converge(BACKEND_POOL, pool, desired)).await {
             Ok(Ok(convergence)) => convergence,
@@ -90,7 +122,30 @@ impl Projector {
                 return None;
             }
         };
-        projection::condition(&key, service, &convergence.results.first()?.outcome)
+        let outcome = &convergence.results.first()?.outcome;
+        if matches!(outcome, ApplyOutcome::Created | ApplyOutcome::Updated) {
+            let mut changes = self.lock_changes();
+            let new = || Changes { generation: generation.clone(), count: 0, start: Instant::now() };
+            let changes = changes.entry(key.clone()).or_insert_with(new);
+            if changes.generation != *generation || changes.start.elapsed() >= CHECK_INTERVAL {
+                *changes = new();
+            }
+            changes.count += 1;
+        }
+        projection::condition(&key, service, outcome)
+    }
+
+    /// Returns whether the InferencePool of this generation of a pool may not be changed now.
+    fn changes_too_often(&self, pool: &NamespacedName, generation: &Value) -> bool {
+        self.lock_changes().get(pool).is_some_and(|changes| {
+            changes.generation == *generation
+                && changes.count >= MAX_CHANGES
+                && changes.start.elapsed() < CHECK_INTERVAL
+        })
+    }
+
+    fn lock_changes(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Changes>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether InferencePools cannot be listed.

@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
+use super::written_statuses::WrittenStatuses;
 use crate::{
     http_routes::{GatewayStatus, ParentStatus, RouteStatuses, class_conditions, render_parents},
     index::PoolIndex,
@@ -43,7 +44,7 @@ pub(super) struct Statuses {
     clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 enum Status {
     /// Of a pool, use cases or a GatewayClass.
     Conditions {
@@ -185,9 +186,12 @@ impl Statuses {
         if old.as_ref() == Some(&condition) {
             return;
         }
+        // In the order of `add_pools`, which would otherwise add a newer status in between.
+        let mut pending = self.lock();
         let status = self.lock_pools().get(&pool).cloned();
         if let Some(status) = status {
-            self.lock().entry((BACKEND_POOL, pool)).or_insert(status);
+            pending.entry((BACKEND_POOL, pool)).or_insert(status);
+            drop(pending);
             self.changed.notify_one();
         }
     }
@@ -205,19 +209,36 @@ impl Statuses {
         self.projections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the statuses that have changed, forever. Failed writes are retried.
+    /// Writes the statuses that have changed, forever. Failed writes are retried, and those that another client replaced are restored
+    /// after [`super::written_statuses::RESTORE_DELAY`].
     pub(super) async fn write(&self, writer: &StatusWriter, stores: &Stores) {
         let mut retry_pending = false;
+        let mut written = WrittenStatuses::default();
+        let mut postponed: BTreeMap<(Kind, NamespacedName), (Instant, Status)> = BTreeMap::new();
         loop {
+            let next = postponed.values().map(|(time, _)| *time).min();
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
                 () = sleep(RETRY_DELAY), if retry_pending => {}
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
             retry_pending = false;
-            let pending = std::mem::take(&mut *self.lock());
+            let now = Instant::now();
+            let mut pending = std::mem::take(&mut *self.lock());
+            for (object, (_, status)) in postponed.extract_if(.., |_, (time, _)| *time <= now) {
+                pending.entry(object).or_insert(status);
+            }
             for ((kind, key), status) in pending {
-                let Err(error) = self.publish(writer, stores, kind, &key, &status).await else { continue };
+                let result = self.publish(writer, stores, (kind, key.clone()), &status, &mut written).await;
+                let error = match result {
+                    Ok(None) => continue,
+                    Ok(Some(time)) => {
+                        postponed.insert((kind, key), (time, status));
+                        continue;
+                    }
+                    Err(error) => error,
+                };
                 retry_pending = true;
                 // After a conflict, for example with another replica, the watch delivers the current version.
                 if !error.is_conflict() {
@@ -233,16 +254,21 @@ impl Statuses {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the status of an object if it differs.
+    /// Writes the status of an object if it differs. Returns when to try again if another client replaced it.
     async fn publish(
         &self,
         writer: &StatusWriter,
         stores: &Stores,
-        kind: Kind,
-        key: &NamespacedName,
+        object: (Kind, NamespacedName),
         status: &Status,
-    ) -> Result<(), Error> {
-        let Some(live) = stores.get(kind, key) else { return Ok(()) };
+        written: &mut WrittenStatuses<Status>,
+    ) -> Result<Option<Instant>, Error> {
+        let (kind, key) = &object;
+        let (kind, now) = (*kind, Instant::now());
+        let Some(live) = stores.get(kind, key) else {
+            written.remove(&object);
+            return Ok(None);
+        };
         let status = match kind == BACKEND_POOL {
             // Until the projection was checked after a start, its last condition remains.
             true => {
@@ -251,8 +277,16 @@ impl Statuses {
             }
             false => status.clone(),
         };
-        let Some(status) = status.render(&live, self.clock.now()) else { return Ok(()) };
-        writer.publish(kind, &live, &status).await.map(drop)
+        let Some(rendered) = status.render(&live, self.clock.now()) else { return Ok(None) };
+        if !writer.is_published(kind, &live, &rendered) {
+            let time = written.write_time(&object, &live, &status, now);
+            if time > now {
+                return Ok(Some(time));
+            }
+            writer.publish(kind, &live, &rendered).await?;
+        }
+        written.record(object, &live, status);
+        Ok(None)
     }
 }
 

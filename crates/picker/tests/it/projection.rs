@@ -129,3 +129,19 @@ async fn projection_requires_a_service() {
     assert!(condition["message"].as_str().unwrap().contains("--endpoint-picker-service"), "{condition}");
     assert!(inference_pool(&fixture, "llama").is_none());
 }
+
+/// During an update, gateways have different Services. They must not replace each other's InferencePools and conditions without end.
+#[tokio::test]
+async fn gateways_with_different_services_write_rarely() {
+    let fixture = start(true);
+    let _others = [Some("other:9002"), None].map(|service| WatchFixture::watch_with(fixture.server.clone(), service));
+    fixture.create_pool("llama");
+    fixture.wait_until("the condition", |fixture| projected(fixture, "llama") == state("True", "Projected")).await;
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let generation = inference_pool(&fixture, "llama").unwrap()["metadata"]["generation"].as_u64().unwrap();
+    assert!(generation <= 7, "{generation} changes");
+    let version = || fixture.server.get(POOLS, "default", "llama").unwrap()["metadata"]["resourceVersion"].clone();
+    let before = version();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    assert_eq!(version(), before);
+}
