@@ -1,6 +1,6 @@
 //! The controller stops after any action of a trace; the next one reaches the same end from what the API server stores.
 
-use actuation::{Mode, Settings};
+use actuation::{Action, Mode, Settings};
 use rstest::rstest;
 
 use crate::models::EngineActivity;
@@ -129,4 +129,38 @@ fn every_crash_converges(#[case] prepare: fn(&mut World) -> Event, #[values(Mode
         world.run();
         assert_eq!(summary(&world), expected, "crash after {actions_left} of {actions} actions");
     }
+}
+
+/// A write that a former leader decided on reaches the API server after the next term has taken place: it has no effect.
+// spec: DP-51
+#[rstest]
+#[case::cold(cold)]
+#[case::hot(hot)]
+#[case::victim(victim)]
+#[case::unbind(unbind)]
+#[case::swap(swap)]
+fn late_write_of_a_former_leader_fails(
+    #[case] prepare: fn(&mut World) -> Event,
+    #[values(Mode::Direct, Mode::Launcher)] mode: Mode,
+) {
+    let settings = Settings { mode, health_interval: None, ..Settings::default() };
+    let mut late_writes = 0;
+    for actions in 0.. {
+        let mut world = World::new(settings.clone());
+        let event = prepare(&mut world);
+        event(&mut world);
+        world.actions_left = actions;
+        world.run();
+        if world.actions_left > 0 {
+            break;
+        }
+        let Some(Action::Write(write)) = world.decide().and_then(|decision| decision.action) else { continue };
+        world.restart();
+        world.run();
+        let pods = world.pods();
+        assert!(world.write_late(&write).is_err(), "{write:?} after {actions} actions");
+        assert_eq!(world.pods(), pods);
+        late_writes += 1;
+    }
+    assert!(late_writes > 2, "{late_writes} writes");
 }

@@ -7,6 +7,7 @@
 )]
 
 mod budget;
+mod concurrency;
 mod controller;
 mod crashes;
 mod defects;

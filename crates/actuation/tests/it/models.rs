@@ -15,6 +15,8 @@ pub(crate) struct RequesterModel {
     pub(crate) is_released: bool,
     /// Requests that fail.
     pub(crate) failing: Option<CallErrorKind>,
+    /// Whether it does not answer requests.
+    pub(crate) hangs: bool,
     /// Memory usage in MiB, if it can be read.
     pub(crate) memory: Option<BTreeMap<String, u64>>,
 }

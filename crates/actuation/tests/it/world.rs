@@ -137,6 +137,15 @@ impl World {
         provider
     }
 
+    /// Adds a node with one accelerator.
+    pub(crate) fn add_node(&mut self, name: &str, accelerator: &str) {
+        let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}});
+        self.server.create("nodes", node).unwrap();
+        let mut map = self.server.get("configmaps", NAMESPACE, "gpu-map").unwrap().as_ref().clone();
+        map["data"][name] = json!(format!("{{\"GPU-{accelerator}\":0}}"));
+        self.server.update("configmaps", map).unwrap();
+    }
+
     pub(crate) fn delete(&mut self, name: &str) {
         self.server.delete("pods", NAMESPACE, name, None).unwrap();
     }
@@ -248,6 +257,22 @@ impl World {
         while self.act() {}
     }
 
+    /// Lets the kubelet act until it waits, without the controller.
+    pub(crate) fn run_kubelet(&mut self) {
+        while self.tick() {}
+    }
+
+    /// Returns the next decision, which is not carried out.
+    pub(crate) fn decide(&mut self) -> Option<Decision> {
+        self.sync();
+        self.coordinator.next(self.time())
+    }
+
+    /// Carries out a write whose result the controller does not get.
+    pub(crate) fn write_late(&mut self, write: &Write) -> Result<(), WriteError> {
+        self.write(write, &BTreeMap::new())
+    }
+
     /// Runs without the invariants, which an edit of a user has broken.
     pub(crate) fn run_unchecked(&mut self) {
         self.checks_invariants = false;
@@ -290,7 +315,7 @@ impl World {
         }
     }
 
-    fn execute(&mut self, decision: &Decision) {
+    pub(crate) fn execute(&mut self, decision: &Decision) {
         let mut written = BTreeMap::new();
         for status in &decision.statuses {
             let messages: Vec<String> = status.problems.iter().map(ToString::to_string).collect();
@@ -365,6 +390,11 @@ impl World {
     /// Whether a call waits for a change of its target.
     fn must_wait(&self, call: &Call) -> bool {
         match (&call.target, &call.request) {
+            (Target::Requester(uid), _) => {
+                let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
+                let requester = pod.and_then(|pod| self.requesters.get(object::name(&pod)));
+                requester.is_some_and(|requester| requester.hangs)
+            }
             (Target::Launcher(uid), Request::Instances { after: Some(revision) }) => {
                 self.launchers.get(uid).is_some_and(|launcher| launcher.revision == *revision)
             }
@@ -443,7 +473,13 @@ impl World {
                 let purpose = format!("{purpose:?}");
                 let purpose = purpose.split('(').next().unwrap();
                 self.record(format!("DELETE {} {purpose}", pod.name));
-                self.server.delete("pods", &pod.namespace, &pod.name, Some(&pod.uid))
+                // A provider may have been bound since.
+                match self.pod(&pod.name).filter(|live| dual_pods::is_provider(live)) {
+                    Some(live) if object::resource_version(&live) != pod.resource_version => {
+                        Err(Status::conflict("pods", &pod.name, "changed"))
+                    }
+                    _ => self.server.delete("pods", &pod.namespace, &pod.name, Some(&pod.uid)),
+                }
             }
         };
         result.map_err(|status| match status.code {
@@ -483,9 +519,10 @@ impl World {
             return self.end_pod(pod, is_provider);
         }
         if object::text(pod, "/spec/nodeName").is_empty() {
-            let node = self.server.get("nodes", "", NODE);
-            let can_schedule = node.is_some_and(|node| node["spec"]["unschedulable"] != true);
-            return can_schedule && self.server.bind(NAMESPACE, name, NODE).is_ok();
+            let node = pod["metadata"]["annotations"][dual_pods::NODE_NAME].as_str().unwrap();
+            let can_schedule =
+                self.server.get("nodes", "", node).is_some_and(|node| node["spec"]["unschedulable"] != true);
+            return can_schedule && self.server.bind(NAMESPACE, name, node).is_ok();
         }
         let is_launcher = pod["metadata"]["annotations"].get(dual_pods::INSTANCES).is_some();
         if state.is_null() {
