@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::call::{Answer, Call, CallError, CallErrorKind, Request, SleepMode};
+use crate::call::{Answer, Call, CallError, CallErrorKind, PUT_TO_SLEEP, Request, SleepMode};
 use crate::facts::{
     Activity, CallFailure, Drain, EngineFacts, LauncherFacts, MemoryUsage, Process, RequesterFacts, Verification,
 };
@@ -68,9 +68,14 @@ pub(crate) fn finish_engine_call(facts: &mut EngineFacts, call: &Call, result: &
     }
 }
 
-/// Returns whether an answer shows that a failure has ended. That an engine sleeps does not show that it can be woken.
+/// Returns whether an answer shows that a failure has ended. That an engine sleeps does not show that it can be woken, and only that
+/// shows that it can be put to sleep.
 fn is_resolved(failure: &CallFailure, answer: &Answer) -> bool {
-    *answer != Answer::Sleeping(true) || failure.action == Request::IsSleeping.action()
+    let is_asleep = *answer == Answer::Sleeping(true);
+    match failure.action {
+        PUT_TO_SLEEP => is_asleep,
+        action => !is_asleep || action == Request::IsSleeping.action(),
+    }
 }
 
 fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Answer, now: Timestamp) {
@@ -91,7 +96,7 @@ fn record_engine_answer(facts: &mut EngineFacts, request: &Request, answer: &Ans
             if let Some(drain) = facts.drain.as_mut().filter(|drain| drain.is_sleep_sent) {
                 drain.is_sleep_sent = false;
                 let message = "the engine accepted the request but is awake".to_owned();
-                facts.last_failure = Some(CallFailure { action: "put to sleep", message });
+                facts.last_failure = Some(CallFailure { action: PUT_TO_SLEEP, message });
                 facts.sleep_failures = facts.sleep_failures.saturating_add(1);
                 facts.retry_at = Some(retry_at(facts.sleep_failures, now));
             }

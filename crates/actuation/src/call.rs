@@ -27,6 +27,8 @@ pub struct Call {
     pub timeout: Duration,
 }
 
+/// What a sleep request attempts.
+pub(crate) const PUT_TO_SLEEP: &str = "put to sleep";
 /// Path of the instances of a launcher.
 pub(crate) const INSTANCES: &str = "/v2/vllm/instances";
 const WATCH: &str = "/v2/vllm/instances/watch";
@@ -228,7 +230,7 @@ impl Request {
         match self {
             Request::WakeUp => "wake",
             Request::Drain { .. } => "drain",
-            Request::Sleep(_) => "put to sleep",
+            Request::Sleep(_) => PUT_TO_SLEEP,
             Request::Verify { .. } => "verify",
             Request::CreateInstance { .. } => "create",
             Request::DeleteInstance { .. } => "delete",

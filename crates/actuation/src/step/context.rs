@@ -268,3 +268,12 @@ pub(crate) fn sleepers(node: &NodeState) -> Vec<&Engine> {
     sleepers.sort_by_key(|engine| (engine.provider.last_used(), engine.provider.pod.name.as_str()));
     sleepers
 }
+
+/// Returns the problem that the last call to an engine failed.
+pub(super) fn last_failure(engine: &Engine) -> Option<Problem> {
+    engine.facts.last_failure.as_ref().map(|failure| Problem::EngineCall {
+        action: failure.action,
+        pod: engine.provider.pod.name.clone(),
+        message: failure.message.clone(),
+    })
+}

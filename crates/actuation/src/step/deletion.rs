@@ -3,7 +3,7 @@
 use apimachinery::time::duration_until;
 use jiff::Timestamp;
 
-use super::context::{BoundEngines, Context};
+use super::context::{BoundEngines, Context, last_failure};
 use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
 use crate::call::Request;
@@ -74,11 +74,12 @@ fn release_running(context: &Context, engine: &Engine, grace_end: Option<Timesta
     if context.node.availability == Availability::Gone {
         return context.delete_engine(engine, DeletePurpose::NotReusable);
     }
-    match put_to_sleep(context, engine, grace_end) {
+    let outcome = match put_to_sleep(context, engine, grace_end) {
         Progress::Asleep => Outcome::write(write::unbind(&engine.provider, true, context.now)),
         Progress::Impossible(purpose) => context.delete_engine(engine, purpose),
         Progress::Next(outcome) => outcome,
-    }
+    };
+    outcome.with_problem(last_failure(engine))
 }
 
 /// Lets a requester end whose engine is asleep or gone: it may give up its accelerators, then the finalizer is removed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use apimachinery::time::duration_until;
 
 use super::budget;
-use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES};
+use super::context::{CALL_TIMEOUT, Context, MAX_FAILURES, last_failure};
 use super::outcome::Outcome;
 use super::sleeping::{Progress, put_to_sleep};
 use crate::call::Request;
@@ -203,12 +203,4 @@ fn not_ready(context: &Context, server: &Server, requester: &Requester, engine: 
 fn failed_too_often(engine: &Engine) -> Option<Problem> {
     let failures = engine.facts.wake_failures.max(engine.facts.query_failures);
     last_failure(engine).filter(|_| failures >= MAX_FAILURES)
-}
-
-fn last_failure(engine: &Engine) -> Option<Problem> {
-    engine.facts.last_failure.as_ref().map(|failure| Problem::EngineCall {
-        action: failure.action,
-        pod: engine.provider.pod.name.clone(),
-        message: failure.message.clone(),
-    })
 }

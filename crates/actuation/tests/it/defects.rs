@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use actuation::{CallErrorKind, Settings};
 use api::dual_pods;
+use rstest::rstest;
 use serde_json::json;
 
 use crate::models::{EngineActivity, EngineModel};
@@ -103,6 +104,26 @@ fn sleep_that_fails_three_times_deletes_the_provider() {
     let journal = world.take_journal();
     assert_eq!(journal.iter().filter(|entry| entry.contains("/sleep?")).count(), 3, "{journal:?}");
     assert!(journal.iter().any(|entry| entry == "DELETE r-dual NotSleeping"));
+    assert!(world.pods().is_empty());
+}
+
+/// The main memory does not suffice for the weights of the engine, which shows when it is first put to sleep.
+// spec: DP-40
+#[rstest]
+#[case::request_fails(|engine: &mut EngineModel| engine.failing = Some(("sleep", CallErrorKind::Rejected)), "failed")]
+#[case::engine_is_killed(|engine: &mut EngineModel| engine.ends_at_sleep = true, "connection reset")]
+fn first_sleep_fails(#[case] edit: fn(&mut EngineModel), #[case] cause: &str) {
+    let mut world = world();
+    world.create("r", "a", "m");
+    world.run();
+    let provider = world.provider_of("r").unwrap();
+    edit(world.engine(&provider));
+    world.take_journal();
+    world.delete("r");
+    world.run();
+    let journal = world.take_journal();
+    let status = format!("STATUS r [\"failed to put to sleep the engine of Pod r-dual: {cause}\"]");
+    assert_eq!(journal.iter().filter(|entry| **entry == status).count(), 1, "{journal:?}");
     assert!(world.pods().is_empty());
 }
 

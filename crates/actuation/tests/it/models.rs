@@ -42,6 +42,8 @@ pub(crate) struct EngineModel {
     pub(crate) failing: Option<(&'static str, CallErrorKind)>,
     /// Whether it accepts sleep requests without sleeping.
     pub(crate) ignores_sleep: bool,
+    /// Whether it ends when it is put to sleep.
+    pub(crate) ends_at_sleep: bool,
     /// Completion of one token.
     pub(crate) completion: String,
     /// Requests that were aborted.
@@ -157,6 +159,7 @@ impl EngineModel {
             running_requests: 0,
             failing: None,
             ignores_sleep: false,
+            ends_at_sleep: false,
             completion: "a".to_owned(),
             aborted: false,
             is_unhealthy: false,
@@ -187,6 +190,10 @@ impl EngineModel {
             Request::Drain { .. } => {
                 self.running_requests = self.running_requests.saturating_sub(1);
                 Ok(Answer::Idle(self.running_requests == 0))
+            }
+            Request::Sleep(_) if self.ends_at_sleep => {
+                self.activity = EngineActivity::Dead;
+                Err(CallError { kind: CallErrorKind::NoResponse, message: "connection reset".to_owned() })
             }
             Request::Sleep(mode) => {
                 self.aborted |= *mode == actuation::SleepMode::Abort && self.running_requests > 0;
