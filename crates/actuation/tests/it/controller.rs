@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const NODE: &str = "node-1";
 
 /// Waits until `observe` returns a value.
-async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
     let poll = async {
         loop {
             match observe().await {
@@ -30,7 +30,7 @@ async fn wait_for<T>(what: &str, observe: impl AsyncFn() -> Option<T>) -> T {
     tokio::time::timeout(TIMEOUT, poll).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"))
 }
 
-fn start_server() -> Server {
+pub(crate) fn start_server() -> Server {
     let server = Server::new(&ServerPorts::default());
     server.create("nodes", json!({"metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}})).unwrap();
     let map = json!({"metadata": {"name": "gpu-map", "namespace": "default"}, "data": {NODE: r#"{"GPU-a":0}"#}});
@@ -38,24 +38,28 @@ fn start_server() -> Server {
     server
 }
 
-/// Starts the controller.
-fn start_controller(server: &Server) -> CancellationToken {
-    let options = ControllerOptions {
-        client: kube::Client::new(embedded::router(server), "default"),
+/// Returns the options of a controller without leader election.
+pub(crate) fn options(client: kube::Client) -> ControllerOptions {
+    ControllerOptions {
+        client,
         leader_election: None,
         namespaces: vec!["default".to_owned()],
         namespace: "default".to_owned(),
         settings: Settings { settle: Duration::ZERO, verify_completion: true, ..Settings::default() },
         metrics: Arc::default(),
         health: Arc::default(),
-    };
+    }
+}
+
+/// Starts the controller.
+fn start_controller(server: &Server) -> CancellationToken {
     let stop = CancellationToken::new();
-    tokio::spawn(run_controller(options, stop.clone()));
+    tokio::spawn(run_controller(options(kube::Client::new(embedded::router(server), "default")), stop.clone()));
     stop
 }
 
 /// Starts a requester and returns the addresses of its probe and its SPI.
-async fn start_requester() -> (SocketAddr, SocketAddr) {
+pub(crate) async fn start_requester() -> (SocketAddr, SocketAddr) {
     let options = RequesterOptions {
         address: [127, 0, 0, 1].into(),
         probes_port: 0,
@@ -72,7 +76,7 @@ async fn start_requester() -> (SocketAddr, SocketAddr) {
     (addresses[0], addresses[1])
 }
 
-async fn start_engine() -> SocketAddr {
+pub(crate) async fn start_engine() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let config = engine::Config { dev_mode: true, enable_sleep_mode: true, ..engine::Config::new("m") };
@@ -81,7 +85,7 @@ async fn start_engine() -> SocketAddr {
 }
 
 /// Returns the patch for an engine that listens on this port.
-fn patch(engine_port: u16) -> String {
+pub(crate) fn patch(engine_port: u16) -> String {
     let patch = json!({
         "metadata": {"labels": {"model": "m"}},
         "spec": {"containers": [{
@@ -93,7 +97,7 @@ fn patch(engine_port: u16) -> String {
 }
 
 /// Creates a requester, reports that its provider runs, and waits until the requester is ready. Returns the name of the provider.
-async fn serve_requester(
+pub(crate) async fn serve_requester(
     server: &Server,
     name: &str,
     (probes, spi): (SocketAddr, SocketAddr),
@@ -108,7 +112,7 @@ async fn serve_requester(
     provider
 }
 
-fn create_requester(server: &Server, name: &str, spi: SocketAddr, patch: &str) {
+pub(crate) fn create_requester(server: &Server, name: &str, spi: SocketAddr, patch: &str) {
     let annotations =
         json!({"dual-pod.llm-d.ai/server-patch": patch, "dual-pod.llm-d.ai/admin-port": spi.port().to_string()});
     let container =
@@ -119,22 +123,33 @@ fn create_requester(server: &Server, name: &str, spi: SocketAddr, patch: &str) {
     report_running(server, name, false);
 }
 
+/// Deletes a requester, and waits until its engine is asleep and it is gone.
+pub(crate) async fn delete_requester(server: &Server, name: &str) {
+    server.delete("pods", "default", name, None).unwrap();
+    wait_for("the end of the requester", async || {
+        let pod = server.get("pods", "default", name).unwrap();
+        object::finalizers(&pod).is_empty().then_some(())
+    })
+    .await;
+    server.force_delete("pods", "default", name, None).unwrap();
+}
+
 /// Reports that the container of a Pod runs.
-fn report_running(server: &Server, name: &str, is_ready: bool) {
+pub(crate) fn report_running(server: &Server, name: &str, is_ready: bool) {
     let mut pod = server.get("pods", "default", name).unwrap().as_ref().clone();
     let ready = if is_ready { "True" } else { "False" };
     let container = json!({"name": "inference-server", "containerID": format!("c://{name}"), "image": "x", "imageID": "x",
-        "state": {"running": {}}, "ready": is_ready, "restartCount": 0});
+        "state": {"running": {"startedAt": jiff::Timestamp::now().to_string()}}, "ready": is_ready, "restartCount": 0});
     pod["status"] = json!({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [container],
         "conditions": [{"type": "Ready", "status": ready}]});
     server.update_status("pods", pod).unwrap();
 }
 
-fn providers(server: &Server) -> Vec<Arc<Value>> {
+pub(crate) fn providers(server: &Server) -> Vec<Arc<Value>> {
     server.list("pods").into_iter().filter(|pod| dual_pods::is_provider(pod)).collect()
 }
 
-async fn is_ready(probes: SocketAddr) -> bool {
+pub(crate) async fn is_ready(probes: SocketAddr) -> bool {
     let url = format!("http://{probes}/ready");
     let request = http::Request::get(url).body(String::new()).unwrap();
     let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
@@ -152,13 +167,7 @@ async fn engine_starts_sleeps_and_serves_the_next_requester() {
     // The controller is replaced while nothing happens.
     stop.cancel();
     start_controller(&server);
-    server.delete("pods", "default", "first", None).unwrap();
-    wait_for("the end of the requester", async || {
-        let pod = server.get("pods", "default", "first").unwrap();
-        object::finalizers(&pod).is_empty().then_some(())
-    })
-    .await;
-    server.force_delete("pods", "default", "first", None).unwrap();
+    delete_requester(&server, "first").await;
     let sleeper = server.get("pods", "default", &name).unwrap();
     assert_eq!(object::label(&sleeper, dual_pods::SLEEPING), Some("true"));
     assert!(object::finalizers(&sleeper).is_empty() && object::label(&sleeper, "model").is_none());

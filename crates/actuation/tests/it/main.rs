@@ -6,6 +6,7 @@
     reason = "clippy exempts test functions but not test helpers"
 )]
 
+mod api_requests;
 mod budget;
 mod concurrency;
 mod controller;
