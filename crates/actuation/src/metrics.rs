@@ -47,7 +47,7 @@ impl Default for Metrics {
         let (engines, errors) = (Family::default(), Family::default());
         registry.register(
             "ostler_actuation_seconds",
-            "Time from the start of a requester's container until readiness is relayed to it, by path (hot or cold)",
+            "Time from the start of a requester's container until readiness is relayed to it, by path (hot, warm or cold)",
             actuations.clone(),
         );
         registry.register(

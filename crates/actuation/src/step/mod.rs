@@ -13,6 +13,8 @@ mod launchers;
 mod outcome;
 mod placement;
 mod sleeping;
+#[cfg(test)]
+mod tests;
 mod unbound_engines;
 mod waking;
 
