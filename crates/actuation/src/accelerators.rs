@@ -86,10 +86,7 @@ fn parse_visible_devices(value: &str) -> Option<Vec<String>> {
 
 /// Runs `nvidia-smi` and returns its CSV output without header and units.
 async fn nvidia_smi(columns: &str) -> Result<String, String> {
-    let query = format!("--query-gpu={columns}");
-    let mut command = Command::new(NVIDIA_SMI);
-    command.args([query.as_str(), "--format=csv,noheader,nounits"]);
-    let output = tokio::time::timeout(NVIDIA_SMI_TIMEOUT, read_output(command)).await;
+    let output = tokio::time::timeout(NVIDIA_SMI_TIMEOUT, read_output(query_command(columns))).await;
     let output = output.map_err(|_| format!("{NVIDIA_SMI} did not end within {} s", NVIDIA_SMI_TIMEOUT.as_secs()))?;
     let (status, output) = output.map_err(|error| format!("failed to run {NVIDIA_SMI}: {error}"))?;
     let text = String::from_utf8_lossy(&output).trim().to_owned();
@@ -97,6 +94,12 @@ async fn nvidia_smi(columns: &str) -> Result<String, String> {
         true => Ok(text),
         false => Err(format!("{NVIDIA_SMI} failed ({status}): {text}")),
     }
+}
+
+fn query_command(columns: &str) -> Command {
+    let mut command = Command::new(NVIDIA_SMI);
+    command.arg(format!("--query-gpu={columns}")).arg("--format=csv,noheader,nounits");
+    command
 }
 
 /// Runs a command, and returns the start of its output. It is killed if the returned future is dropped.
@@ -157,6 +160,16 @@ mod tests {
     fn visible_devices(#[case] value: &str, #[case] expected: Option<&[&str]>) {
         let expected = expected.map(|uuids| uuids.iter().map(|uuid| (*uuid).to_owned()).collect());
         assert_eq!(parse_visible_devices(value), expected);
+    }
+
+    /// Queries of the management library create no compute context; other programs that could are not run.
+    // spec: DP-5
+    #[test]
+    fn accelerators_are_only_queried() {
+        let command = query_command("uuid,memory.used");
+        assert_eq!(command.as_std().get_program(), "nvidia-smi");
+        let arguments: Vec<_> = command.as_std().get_args().collect();
+        assert_eq!(arguments, ["--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]);
     }
 
     #[test]

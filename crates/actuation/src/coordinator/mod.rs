@@ -5,6 +5,8 @@
 
 mod kinds;
 mod node_table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

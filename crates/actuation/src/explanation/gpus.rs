@@ -81,3 +81,35 @@ fn gpu(node: &NodeState, uuid: &String, indexes: &BTreeMap<String, u32>) -> GpuE
         engines: engines.into_iter().map(EngineSummary::new).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::coordinator::NODE;
+    use crate::settings::Settings;
+
+    /// Memory of a GPU in MiB, sleepers and what each of them retains, and the percentage that remains for the awake engine.
+    // spec: DP-8
+    #[rstest]
+    #[case::l4("23034", 1, 4096, Some(82))]
+    #[case::h100("81559", 1, 4096, Some(94))]
+    #[case::h100_with_three_sleepers("81559", 3, 4096, Some(84))]
+    #[case::smaller_residue("23034", 2, 2048, Some(82))]
+    #[case::no_sleepers("23034", 0, 4096, Some(100))]
+    #[case::nothing_remains("23034", 6, 4096, None)]
+    #[case::not_labeled("", 1, 4096, None)]
+    fn utilization_of_an_engine(
+        #[case] memory: &str,
+        #[case] sleeper_limit: usize,
+        #[case] residue_mib: u64,
+        #[case] expected: Option<u64>,
+    ) {
+        let node = json!({"metadata": {"name": "node", "labels": {MEMORY_LABEL: memory}}});
+        let settings = Settings { sleeper_limit, residue_mib, ..Settings::default() };
+        let view = ClusterView::new([(NODE, vec![node])], "default", settings);
+        assert_eq!(view.explain_node("node", "default").utilization_percent, expected);
+    }
+}

@@ -184,6 +184,22 @@ mod tests {
 
     use super::*;
 
+    // spec: DP-33
+    #[tokio::test]
+    async fn probe_follows_the_relayed_readiness() {
+        let (_sender, accelerators) = watch::channel(None);
+        let state = Arc::new(RequesterState::new(accelerators));
+        let relays = [(None, 503), (Some("/v1/become-ready"), 200), (Some("/v1/become-unready"), 503)];
+        for (relay, expected) in relays {
+            if let Some(path) = relay {
+                let request = Request::post(path).body(Body::empty()).unwrap();
+                assert_eq!(spi(Arc::clone(&state)).oneshot(request).await.unwrap().status(), StatusCode::OK);
+            }
+            let probe = Request::get("/ready").body(Body::empty()).unwrap();
+            assert_eq!(probes(Arc::clone(&state)).oneshot(probe).await.unwrap().status(), expected, "{relay:?}");
+        }
+    }
+
     #[tokio::test]
     async fn pieces_of_a_log_are_limited() {
         let (_sender, accelerators) = watch::channel(None);
