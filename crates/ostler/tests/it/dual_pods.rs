@@ -106,7 +106,7 @@ async fn count_events(client: &kube::Client, reason: &str) -> usize {
 }
 
 /// All GPUs of the node are assigned to requesters. A set is scaled from zero, to zero, and from zero again.
-// spec: DP-3, DP-6, DP-36, DP-37, DP-62, DP-71, DP-93, DP-95
+// spec: DP-3, DP-6, DP-11, DP-36, DP-37, DP-62, DP-71, DP-93, DP-95
 #[tokio::test(flavor = "multi_thread")]
 async fn set_starts_cold_sleeps_and_starts_hot() {
     let session = Session::start(&["--nodes", "2×L4"]);
@@ -116,6 +116,10 @@ async fn set_starts_cold_sleeps_and_starts_hot() {
     sets.create(&PostParams::default(), &replica_set("granite")).await.unwrap();
     scale(&sets, 2).await;
     ready_requesters(&pods, 2).await;
+    let all = list(&Api::all(client.clone()), "").await;
+    let is_of_a_pair =
+        |pod: &Value| !pod["metadata"]["labels"][SLEEPING].is_null() || pod["metadata"]["labels"]["app"] == "requester";
+    assert!(all.len() == 4 && all.iter().all(is_of_a_pair), "the node runs no agent: {all:?}");
     let awake = (json!("false"), json!("granite"));
     let started = providers(&pods).await;
     assert!(started.len() == 2 && started.values().all(|labels| *labels == awake), "{started:?}");

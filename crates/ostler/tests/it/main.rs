@@ -30,6 +30,7 @@ mod plan_diff;
 mod realcluster;
 mod reason_codes;
 mod replaced_pods;
+mod requester;
 mod restart;
 mod rollout;
 mod routers;
