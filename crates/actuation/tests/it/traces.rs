@@ -1,6 +1,7 @@
 //! The golden traces: the external effects of each scenario, in order.
 
-use actuation::Settings;
+use actuation::{Mode, Settings};
+use rstest::rstest;
 
 use crate::models::EngineActivity;
 use crate::world::World;
@@ -186,4 +187,46 @@ fn restart_only_queries() {
     GET r-dual/health
     GET other-dual/is_sleeping
     ");
+}
+
+/// Another engine takes over an accelerator: clients send requests to awake engines only, and those in progress are completed.
+// spec: DP-14
+#[rstest]
+fn swap_completes_requests(#[values(Mode::Direct, Mode::Launcher)] mode: Mode) {
+    let mut world = World::new(Settings { mode, health_interval: None, ..Settings::default() });
+    world.create_sleeper("first", "a", "m");
+    world.create("old", "a", "old");
+    world.run();
+    let provider = world.provider_of("old").unwrap();
+    world.instance_or_engine(&provider, "old").running_requests = 3;
+    world.delete("old");
+    world.create("r", "a", "m");
+    world.run();
+    let old = world.instance_or_engine(&provider, "old");
+    assert_eq!((old.activity, old.running_requests, old.aborted), (EngineActivity::Asleep, 0, false));
+    assert!(world.requesters["r"].is_ready);
+}
+
+/// A sleeper on the same accelerators is woken, one that shares one of them is not. Each engine sees those of its requester.
+// spec: DP-4, DP-94
+#[test]
+fn sleeper_on_the_same_accelerators_is_woken() {
+    let mut world = world();
+    let sleeper = world.create_sleeper("first", "b,d", "m");
+    let visible = |world: &World, provider: &str| {
+        let pod = world.pod(provider).unwrap();
+        pod["spec"]["containers"][0]["env"][0].clone()
+    };
+    let variable = |value: &str| serde_json::json!({"name": "CUDA_VISIBLE_DEVICES", "value": value});
+    assert_eq!(visible(&world, &sleeper), variable("1,3"));
+    world.create("shares-one", "a,b", "m");
+    world.run();
+    let other = world.provider_of("shares-one").unwrap();
+    assert_ne!(other, sleeper);
+    assert_eq!(visible(&world, &other), variable("0,1"));
+    world.delete("shares-one");
+    world.run();
+    world.create("same", "d,b", "m");
+    world.run();
+    assert_eq!(world.provider_of("same"), Some(sleeper));
 }

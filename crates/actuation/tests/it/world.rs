@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actuation::{
-    Action, Call, CallError, CallErrorKind, Coordinator, Decision, EngineId, PodRef, Request, Settings, Target, Time,
-    Write, WriteError, WriteResults, cache_policy, provider_pod, watched_kinds,
+    Action, Call, CallError, CallErrorKind, Coordinator, Decision, EngineId, Mode, PodRef, Request, Settings, Target,
+    Time, Write, WriteError, WriteResults, cache_policy, provider_pod, watched_kinds,
 };
 use api::dual_pods;
 use apimachinery::{Status, apply_merge_patch, object};
@@ -57,6 +57,8 @@ pub(crate) struct World {
     /// The controller stops after this number of actions.
     pub(crate) actions_left: usize,
     checks_invariants: bool,
+    /// When pools last selected each engine, by the key of the engine.
+    selected: BTreeMap<String, Instant>,
     /// Resource versions of the objects that were delivered to the caches, by resource.
     synced: BTreeMap<&'static str, Vec<String>>,
     stores: Stores,
@@ -90,6 +92,7 @@ impl World {
             is_running: true,
             actions_left: usize::MAX,
             checks_invariants: true,
+            selected: BTreeMap::new(),
             synced: BTreeMap::new(),
             stores,
             wall: Timestamp::now(),
@@ -294,8 +297,25 @@ impl World {
         self.advance(STEP);
         if self.checks_invariants {
             invariants::check(&self.pods(), &self.engines);
+            self.check_clients();
         }
         true
+    }
+
+    /// Clients send requests to an engine until endpoint pickers have observed that pools do not select it any longer: it must not
+    /// sleep before.
+    fn check_clients(&mut self) {
+        let selected = self.providers().into_iter().filter(|pod| object::label(pod, "model").is_some());
+        self.selected.extend(selected.map(|pod| (bound_key(&pod), self.monotonic)));
+        for (key, at) in &self.selected {
+            let is_asleep = self.engines.get(key).is_some_and(|engine| engine.activity == EngineActivity::Asleep);
+            let may_receive_requests = self.monotonic < *at + self.settings.settle;
+            assert!(
+                !(is_asleep && may_receive_requests),
+                "a client sends a request to {key}, which sleeps: {:?}",
+                self.journal
+            );
+        }
     }
 
     /// Delivers the state of the API server to the caches.
@@ -356,6 +376,9 @@ impl World {
         // Repeated as long as the engine runs.
         if call.request != Request::AwaitHealth {
             self.record(format!("{method} {name}{path}"));
+        }
+        if let Request::Drain { settle } = &call.request {
+            self.advance(*settle);
         }
         let launcher = self.launchers.get_mut(uid);
         let result = match (&call.target, &call.request) {
@@ -444,6 +467,14 @@ impl World {
         let instances = &self.launchers[&uid].instances;
         let (id, _) = instances.iter().find(|(_, instance)| instance.model() == model).unwrap();
         self.engines.get_mut(&format!("{uid}/{id}")).unwrap()
+    }
+
+    /// Returns the engine of a provider that serves `model`.
+    pub(crate) fn instance_or_engine(&mut self, provider: &str, model: &str) -> &mut EngineModel {
+        match self.settings.mode {
+            Mode::Direct => self.engine(provider),
+            Mode::Launcher => self.instance(provider, model),
+        }
     }
 
     /// Returns the models of the instances of each launcher, by name of its Pod.
