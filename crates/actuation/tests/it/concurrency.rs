@@ -48,6 +48,8 @@ fn one_write_is_in_progress_per_node() {
     in_progress.sort_by(|one, other| one.node.cmp(&other.node));
     let nodes: Vec<&str> = in_progress.iter().map(|decision| decision.node.as_str()).collect();
     assert_eq!(nodes, [NODE, "node-2"]);
+    world.edit("second", |pod| pod["metadata"]["labels"] = serde_json::json!({"changed": "true"}));
+    assert_eq!(world.decide(), None, "the change is considered after the write");
     in_progress.iter().for_each(|decision| world.execute(decision));
     world.run();
     assert!(world.requesters.values().all(|requester| requester.is_ready));
