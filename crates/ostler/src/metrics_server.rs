@@ -1,6 +1,5 @@
 //! The server of the metrics and probes of controllers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use axum::routing::{MethodRouter, any, get};
 use cluster::Health;
 use http_server::{ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
-use picker::{DEBUG_PATH, DebugEndpoints};
+use picker::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -72,9 +71,9 @@ pub(crate) async fn serve(
     let router = Router::new().route("/metrics", get(scrape)).route("/livez", get(livez)).route("/readyz", get(readyz));
     let connection = |stream: TcpStream| {
         let debug = gateway.as_ref().map(|gateway| Arc::clone(&gateway.debug));
-        let router = match (debug, stream.peer_addr()) {
-            (Some(debug), Ok(client)) => {
-                router.clone().route(&format!("{DEBUG_PATH}{{*path}}"), debug_route(debug, client))
+        let router = match (debug, ConnectionAddresses::of(&stream)) {
+            (Some(debug), Ok(addresses)) => {
+                router.clone().route(&format!("{DEBUG_PATH}{{*path}}"), debug_route(debug, addresses))
             }
             _ => router.clone(),
         };
@@ -86,9 +85,9 @@ pub(crate) async fn serve(
     connections.drain(DRAIN_TIMEOUT).await;
 }
 
-/// Returns the route of the debug endpoints for the connection of `client`.
-fn debug_route(debug: Arc<DebugEndpoints>, client: SocketAddr) -> MethodRouter {
-    any(move |request: Request| async move { debug.respond(request, client).await.map(Body::new) })
+/// Returns the route of the debug endpoints for the connection with `addresses`.
+fn debug_route(debug: Arc<DebugEndpoints>, addresses: ConnectionAddresses) -> MethodRouter {
+    any(move |request: Request| async move { debug.respond(request, addresses).await.map(Body::new) })
 }
 
 /// Runs a controller until `shutdown`, and serves its metrics and probes until it has stopped.

@@ -1,10 +1,11 @@
 //! Debug endpoints of the metrics listener, for administrators: `ostler gateway trace` and `ostler explain` read them.
 //!
 //! They show addresses of Pods, and for a prompt which engines have computed it before. Therefore only clients on the loopback interface
-//! may use them: a process of the same host or Pod, or one that forwards a port with the permissions of `kubectl port-forward`. Nothing
-//! changes: a trace counts no request, records no prompt and draws no number from the generator of the process.
+//! may use them, on a connection to a loopback address: a process of the same host or Pod, or one that forwards a port with the permissions
+//! of `kubectl port-forward`. The sidecar of a service mesh forwards requests of other Pods from a loopback address to the address of the
+//! Pod. Nothing changes: a trace counts no request, records no prompt and draws no number from the generator of the process.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use cluster::NamespacedName;
@@ -13,6 +14,7 @@ use http_body::Body;
 use http_body_util::Full;
 use http_server::{BodyLimits, BodyMemory, read_body};
 use serde::Serialize;
+use tokio::net::TcpStream;
 
 use crate::{
     gateway::{Route, match_path},
@@ -42,6 +44,31 @@ pub struct DebugEndpoints {
     body_memory: BodyMemory,
 }
 
+/// Both ends of a connection to the metrics listener.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionAddresses {
+    /// Address of the client.
+    pub client: SocketAddr,
+    /// Address that the client connected to.
+    pub local: SocketAddr,
+}
+
+// === impl ConnectionAddresses ===
+
+impl ConnectionAddresses {
+    /// Returns the addresses of `stream`.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn of(stream: &TcpStream) -> io::Result<Self> {
+        Ok(Self { client: stream.peer_addr()?, local: stream.local_addr()? })
+    }
+
+    fn are_loopback(&self) -> bool {
+        [self.client, self.local].iter().all(|address| address.ip().to_canonical().is_loopback())
+    }
+}
+
 // === impl DebugEndpoints ===
 
 impl DebugEndpoints {
@@ -50,12 +77,12 @@ impl DebugEndpoints {
         Self { scheduler, body_memory: BodyMemory::new(MAX_BODY_BYTES) }
     }
 
-    /// Returns the response to a request from `client`.
-    pub async fn respond<B>(&self, request: Request<B>, client: SocketAddr) -> Response<Full<Bytes>>
+    /// Returns the response to a request on the connection with `addresses`.
+    pub async fn respond<B>(&self, request: Request<B>, addresses: ConnectionAddresses) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
     {
-        if !is_local(&request, client) {
+        if !is_local(&request, addresses) {
             let message = "Debug endpoints respond to clients on the loopback interface only. Run `kubectl port-forward` \
                            to the Pod, and use http://localhost.";
             return error(&OpenAiError::forbidden(message));
@@ -119,9 +146,9 @@ impl DebugEndpoints {
     }
 }
 
-/// Returns whether a request comes from the loopback interface and names it in `Host`. A web page that has its own name resolved to a
+/// Returns whether both ends of the connection have a loopback address, and `Host` names one. A web page that has its own name resolved to a
 /// loopback address sends this name.
-fn is_local<B>(request: &Request<B>, client: SocketAddr) -> bool {
+fn is_local<B>(request: &Request<B>, addresses: ConnectionAddresses) -> bool {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = request.uri().authority().map(http::uri::Authority::as_str).or(host);
     let host = authority.and_then(|authority| authority.parse::<http::uri::Authority>().ok());
@@ -130,7 +157,7 @@ fn is_local<B>(request: &Request<B>, client: SocketAddr) -> bool {
         let address = name.parse::<std::net::IpAddr>();
         name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
     });
-    is_loopback_name && client.ip().to_canonical().is_loopback()
+    is_loopback_name && addresses.are_loopback()
 }
 
 /// Returns the value of a parameter of the query.
@@ -171,6 +198,9 @@ mod tests {
 
     const LOOPBACK: &str = "127.0.0.1:40000";
 
+    /// Address of the metrics listener for `kubectl port-forward`.
+    const LISTENER: &str = "127.0.0.1:9466";
+
     /// Returns a gateway with a pool of `count` endpoints and the use case `chat`, of which every second request is for each target.
     fn scheduler(count: u8) -> Arc<Scheduler> {
         let scheduler = Scheduler::new(SchedulingPolicy::default(), 3).with_default_namespace("ns".to_owned());
@@ -193,9 +223,19 @@ mod tests {
         Arc::new(scheduler)
     }
 
-    async fn respond(scheduler: &Arc<Scheduler>, request: Request<String>, client: &str) -> (u16, serde_json::Value) {
+    async fn respond(scheduler: &Arc<Scheduler>, request: Request<String>) -> (u16, serde_json::Value) {
+        respond_to(scheduler, request, LOOPBACK, LISTENER).await
+    }
+
+    async fn respond_to(
+        scheduler: &Arc<Scheduler>,
+        request: Request<String>,
+        client: &str,
+        local: &str,
+    ) -> (u16, serde_json::Value) {
         let debug = DebugEndpoints::new(Arc::clone(scheduler));
-        let response = debug.respond(request.map(Full::<Bytes>::from), client.parse().unwrap()).await;
+        let addresses = ConnectionAddresses { client: client.parse().unwrap(), local: local.parse().unwrap() };
+        let response = debug.respond(request.map(Full::<Bytes>::from), addresses).await;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap())
@@ -210,7 +250,7 @@ mod tests {
     }
 
     async fn trace(scheduler: &Arc<Scheduler>, prompt: &str) -> RequestTrace {
-        let (status, trace) = respond(scheduler, trace_request("/v1/completions", &body(prompt)), LOOPBACK).await;
+        let (status, trace) = respond(scheduler, trace_request("/v1/completions", &body(prompt))).await;
         assert_eq!(status, 200, "{trace}");
         serde_json::from_value(trace).unwrap()
     }
@@ -310,7 +350,7 @@ mod tests {
         let error = crate::routing_error::RoutingError::QueueTimeout(pool.key.clone());
         pool.usage.record_rejection("chat", -10, &error, now);
         let request = Request::get("/debug/pools/ns/p").header("host", "localhost").body(String::new()).unwrap();
-        let (status, details) = respond(&scheduler, request, LOOPBACK).await;
+        let (status, details) = respond(&scheduler, request).await;
         assert_eq!(status, 200);
         let details: crate::PoolDetails = serde_json::from_value(details).unwrap();
         let flows: Vec<_> = details.flows.iter().map(|flow| (flow.name.as_str(), flow.requests, flow.tokens)).collect();
@@ -321,22 +361,30 @@ mod tests {
         let health = details.endpoints.iter().map(|endpoint| (endpoint.ejected_seconds, endpoint.consecutive_failures));
         assert_eq!(health.collect::<Vec<_>>(), [(Some(1.0), 1), (None, 0)]);
         let missing = Request::get("/debug/pools/ns/q").header("host", "localhost").body(String::new()).unwrap();
-        assert_eq!(respond(&scheduler, missing, LOOPBACK).await.0, 404);
+        assert_eq!(respond(&scheduler, missing).await.0, 404);
     }
 
     #[rstest]
-    #[case::other_host("10.0.0.9:40000", "localhost:9466", 403)]
-    #[case::mapped("[::ffff:10.0.0.9]:40000", "localhost", 403)]
-    #[case::rebound_name(LOOPBACK, "attacker.example", 403)]
-    #[case::name_with_loopback_prefix(LOOPBACK, "127.0.0.1.attacker.example", 403)]
-    #[case::port_forward(LOOPBACK, "localhost:9466", 200)]
-    #[case::ipv6("[::1]:40000", "[::1]:9466", 200)]
-    #[case::mapped_loopback("[::ffff:127.0.0.1]:40000", "127.0.0.1", 200)]
+    #[case::other_host("10.0.0.9:40000", "10.0.0.1:9466", "localhost:9466", 403)]
+    #[case::mapped("[::ffff:10.0.0.9]:40000", "[::ffff:10.0.0.1]:9466", "localhost", 403)]
+    #[case::sidecar("127.0.0.6:40000", "10.0.0.1:9466", "localhost", 403)]
+    #[case::mapped_sidecar("[::ffff:127.0.0.6]:40000", "[::ffff:10.0.0.1]:9466", "localhost", 403)]
+    #[case::ipv6_sidecar("[::1]:40000", "[fd00::1]:9466", "localhost", 403)]
+    #[case::rebound_name(LOOPBACK, LISTENER, "attacker.example", 403)]
+    #[case::name_with_loopback_prefix(LOOPBACK, LISTENER, "127.0.0.1.attacker.example", 403)]
+    #[case::port_forward(LOOPBACK, LISTENER, "localhost:9466", 200)]
+    #[case::ipv6("[::1]:40000", "[::1]:9466", "[::1]:9466", 200)]
+    #[case::mapped_loopback("[::ffff:127.0.0.1]:40000", "[::ffff:127.0.0.1]:9466", "127.0.0.1", 200)]
     #[tokio::test]
-    async fn only_local_clients_may_trace(#[case] client: &str, #[case] host: &str, #[case] expect: u16) {
+    async fn only_local_clients_may_trace(
+        #[case] client: &str,
+        #[case] local: &str,
+        #[case] host: &str,
+        #[case] expect: u16,
+    ) {
         let mut request = trace_request("/v1/completions", &body("hello"));
         request.headers_mut().insert("host", host.parse().unwrap());
-        assert_eq!(respond(&scheduler(1), request, client).await.0, expect);
+        assert_eq!(respond_to(&scheduler(1), request, client, local).await.0, expect);
     }
 
     #[rstest]
@@ -352,7 +400,7 @@ mod tests {
         #[case] status: u16,
         #[case] message: &str,
     ) {
-        let (actual, error) = respond(&scheduler(1), trace_request(path, body), LOOPBACK).await;
+        let (actual, error) = respond(&scheduler(1), trace_request(path, body)).await;
         assert_eq!(actual, status);
         assert!(error["error"]["message"].as_str().unwrap().contains(message), "{error}");
     }

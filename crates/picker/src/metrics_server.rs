@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    debug::{DEBUG_PATH, DebugEndpoints},
+    debug::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints},
     scheduler::Scheduler,
 };
 
@@ -33,14 +33,13 @@ pub async fn serve_metrics(
     let debug = Arc::new(DebugEndpoints::new(Arc::clone(&scheduler)));
     let connection = |stream: TcpStream| {
         let (scheduler, debug) = (Arc::clone(&scheduler), Arc::clone(&debug));
-        let client = stream.peer_addr();
+        let addresses = ConnectionAddresses::of(&stream).ok();
         let service = service_fn(move |request: Request<Incoming>| {
             let (scheduler, debug) = (Arc::clone(&scheduler), Arc::clone(&debug));
-            let client = client.as_ref().ok().copied();
             async move {
-                Ok::<_, Infallible>(match client {
-                    Some(client) if request.uri().path().starts_with(DEBUG_PATH) => {
-                        debug.respond(request, client).await
+                Ok::<_, Infallible>(match addresses {
+                    Some(addresses) if request.uri().path().starts_with(DEBUG_PATH) => {
+                        debug.respond(request, addresses).await
                     }
                     _ => metrics_response(&request, &scheduler),
                 })
