@@ -156,8 +156,9 @@ impl AccessLog {
         self.failed_writes.load(Relaxed).saturating_add(self.overflows.dropped_lines() as u64)
     }
 
-    /// Returns the record of a request to `path` that arrives now.
+    /// Returns the record of a request to `path` that arrives now. A query is not recorded: it may contain the key of the client.
     pub(crate) fn begin(&self, path: &str) -> Box<AccessRecord> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
         let entry = Entry { time: Timestamp::now(), path: printable(path), ..Entry::default() };
         Box::new(AccessRecord {
             log: self.clone(),
@@ -374,6 +375,17 @@ mod tests {
     async fn texts_of_clients_are_truncated() {
         let line = line(&"p".repeat(100_000), |record| record.record_request(&"m".repeat(100_000), 0));
         assert_eq!([&line["path"], &line["model"]].map(|text| text.as_str().unwrap().len()), [MAX_TEXT_CHARS; 2]);
+    }
+
+    #[rstest]
+    #[case::query("/v1/completions?key=secret", "/v1/completions")]
+    #[case::several("/v1/completions?a=/b?key=secret", "/v1/completions")]
+    #[case::fragment("/v1/completions#?key=secret", "/v1/completions")]
+    #[case::encoded("/v1/models/a%3Fb", "/v1/models/a%3Fb")]
+    #[case::query_only("?key=secret", "")]
+    #[tokio::test]
+    async fn query_is_not_recorded(#[case] path: &str, #[case] expect: &str) {
+        assert_eq!(line(path, |_| ())["path"], expect);
     }
 
     /// The reader of the lines reads nothing until the test allows it.
