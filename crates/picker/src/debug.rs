@@ -187,9 +187,11 @@ mod tests {
 
     use super::*;
     use crate::{
+        concurrency_limit::ConcurrencyLimit,
         endpoint::{Endpoint, tests::endpoint},
         endpoint_health::RequestOutcome,
         engine_metrics::EngineMetrics,
+        peers::{EndpointLoad, FairShare},
         policy::SchedulingPolicy,
         request_trace::{TraceEndpoint, TraceExclusion, TraceOutcome},
         snapshot::Pool,
@@ -362,6 +364,21 @@ mod tests {
         assert_eq!(health.collect::<Vec<_>>(), [(Some(1.0), 1), (None, 0)]);
         let missing = Request::get("/debug/pools/ns/q").header("host", "localhost").body(String::new()).unwrap();
         assert_eq!(respond(&scheduler, missing).await.0, 404);
+    }
+
+    /// The requests in flight and their limit are those of all replicas.
+    #[tokio::test(start_paused = true)]
+    async fn requests_of_peers_count_toward_the_limit() {
+        let scheduler = scheduler(1);
+        let pool = scheduler.snapshot().pools.values().next().cloned().unwrap();
+        let state = &pool.ready_endpoints[0].state;
+        state.assume_limit(ConcurrencyLimit::new(8));
+        state.record_peers(EndpointLoad { requests: 5, ..EndpointLoad::default() }, FairShare::default(), false);
+        let _permits = [admit(&scheduler, "hello").await, admit(&scheduler, "hello").await];
+        let details = scheduler.pool_details(&pool.key).unwrap();
+        assert_eq!((details.endpoints[0].requests, details.endpoints[0].request_limit), (7, Some(8)));
+        let explained = trace(&scheduler, "hello").await;
+        assert_eq!((explained.endpoints[0].requests, explained.endpoints[0].request_limit), (7, Some(8)));
     }
 
     #[rstest]

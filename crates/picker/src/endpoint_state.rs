@@ -236,6 +236,12 @@ impl EndpointState {
         self.request_limit.load(Relaxed).checked_sub(1)
     }
 
+    /// Returns how many requests of this process and its peers the engine runs at the same time, if it is known: those of the peers, and
+    /// how many this process may have in flight beside them. The limit of [`Self::requests`].
+    pub(crate) fn total_request_limit(&self) -> Option<usize> {
+        self.request_limit().map(|limit| limit.saturating_add(self.peer_requests()))
+    }
+
     /// Returns how many requests the engine runs at the same time, if its reports have shown it.
     pub(crate) fn learned_limit(&self) -> Option<usize> {
         self.concurrency.lock().unwrap_or_else(PoisonError::into_inner).learned()
@@ -537,6 +543,11 @@ mod tests {
         state.assume_limit(ConcurrencyLimit::new(2));
         let limits = [0, 1, 2, 5].map(|requests| peers(requests, 0.0, false));
         assert_eq!(limits, [2, 1, 0, 0].map(Some));
+        let totals = [0, 1, 2, 5].map(|requests| {
+            peers(requests, 0.0, false);
+            state.total_request_limit()
+        });
+        assert_eq!(totals, [2, 2, 2, 5].map(Some));
         assert!(state.is_saturated() && state.exceeds_share(0.9));
         assert_eq!(peers(1, 0.5, true), Some(0), "the limit grows only with a report while peers wait");
         state.assume_limit(ConcurrencyLimit::new(2));

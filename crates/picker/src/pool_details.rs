@@ -83,9 +83,9 @@ pub struct EndpointDetails {
     pub address: SocketAddr,
     /// Name of the Pod.
     pub pod: String,
-    /// Requests in flight from this gateway.
+    /// Requests in flight from all replicas of the gateway.
     pub requests: usize,
-    /// How many of them the engine runs at the same time; absent if it reports nothing.
+    /// How many requests of all replicas of the gateway the engine runs at the same time; absent if it reports nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_limit: Option<usize>,
     /// Whether reports of the engine have shown the limit; otherwise it is assumed.

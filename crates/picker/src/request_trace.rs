@@ -80,9 +80,9 @@ pub struct TraceEndpoint {
     pub address: SocketAddr,
     /// Name of the Pod.
     pub pod: String,
-    /// Requests in flight from this process.
+    /// Requests in flight from all replicas of the gateway.
     pub requests: usize,
-    /// How many of them the engine runs at the same time, if that is known.
+    /// How many requests of all replicas of the gateway the engine runs at the same time, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_limit: Option<usize>,
     /// Parts of the cost, if the pool selects by cost.
@@ -100,7 +100,7 @@ pub struct TraceEndpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceCost {
-    /// Tokens that the engine has yet to compute for requests of this process.
+    /// Tokens that the engine has yet to compute for requests of all replicas of the gateway.
     pub in_flight: u64,
     /// Estimated tokens of the requests of other clients that wait in the engine.
     pub other_waiting: f64,

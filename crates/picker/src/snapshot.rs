@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use crate::{
     endpoint::Endpoint,
     endpoint_facts::EndpointFacts,
-    endpoint_state::EndpointState,
     http_routes::RouteTable,
     model_names::ModelNames,
     objective::PoolObjectives,
@@ -171,8 +170,7 @@ impl Pool {
 
     /// Returns the requests in flight as a fraction of those that the engines run at the same time; `None` if no limit is known.
     pub(crate) fn saturation(&self) -> Option<f64> {
-        let limit = |endpoint: &EndpointState| Some(endpoint.request_limit()?.saturating_add(endpoint.peer_requests()));
-        let limits = self.serving_endpoints().filter_map(|endpoint| Some((endpoint, limit(&endpoint.state)?)));
+        let limits = self.serving_endpoints().filter_map(|one| Some((one, one.state.total_request_limit()?)));
         let add = |(requests, all): (f64, f64), (endpoint, limit): (&Arc<Endpoint>, usize)| {
             (requests + endpoint.state.requests() as f64, all + limit as f64)
         };

@@ -96,7 +96,7 @@ fn endpoint(endpoint: &Endpoint, now: Instant) -> EndpointDetails {
         address: endpoint.address,
         pod: endpoint.pod.clone(),
         requests: state.requests(),
-        request_limit: state.request_limit(),
+        request_limit: state.total_request_limit(),
         limit_is_learned: state.learned_limit().is_some(),
         ejected_seconds: state.health.ejection(now).as_ref().map(Duration::as_secs_f64),
         consecutive_failures: state.health.consecutive_failures(),

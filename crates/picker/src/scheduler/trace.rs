@@ -121,7 +121,7 @@ impl<'a> Decision<'a> {
             address: endpoint.address,
             pod: endpoint.pod.clone(),
             requests: endpoint.state.requests(),
-            request_limit: endpoint.state.request_limit(),
+            request_limit: endpoint.state.total_request_limit(),
             cost: rating.and_then(|rating| if let Rating::Cost(cost) = rating { Some(cost.into()) } else { None }),
             score: rating.and_then(|rating| if let Rating::Score(score) = rating { Some(score) } else { None }),
             excluded: self.exclusion(endpoint, facts).or(exclusion),
