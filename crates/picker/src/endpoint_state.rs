@@ -375,7 +375,9 @@ impl EndpointState {
         };
         self.has_reported_waiting.store(waiting > 0, Relaxed);
         let others = report.others();
-        let peak = report.peak_requests.saturating_add(report.peak_peer_requests).saturating_add(others);
+        // A peer may claim requests that the engine does not run: they must not raise its limit.
+        let peers = report.peak_peer_requests.min(running.saturating_add(waiting));
+        let peak = report.peak_requests.saturating_add(peers).saturating_add(others);
         let mut concurrency = self.concurrency.lock().unwrap_or_else(PoisonError::into_inner);
         concurrency.record(Load { running, waiting, peak }, report.time);
         self.set_shared_limit(Some(concurrency.share(report.known_requests(), others)));
@@ -554,6 +556,29 @@ mod tests {
         assert_eq!(state.request_limit(), Some(1));
         let _own = state.begin(10);
         assert_eq!([peers(1, 0.5, true), peers(2, 0.5, true), peers(1, 1.0, false)], [1, 0, 1].map(Some));
+    }
+
+    /// The limit grows with the requests of peers if the engine runs them. Columns: requests that a peer claims, those that the
+    /// engine runs meanwhile, and its limit afterwards.
+    #[rstest]
+    #[case::engine_runs_them(256, 256, 257)]
+    #[case::claimed(100_000, 10, 256)]
+    #[case::claimed_at_an_idle_engine(100_000, 0, 256)]
+    fn peers_raise_the_limit_by_requests_that_the_engine_runs(
+        #[case] claimed: usize,
+        #[case] running: usize,
+        #[case] expect: usize,
+    ) {
+        let state = Arc::new(EndpointState::default());
+        for (claimed, running) in [(claimed, running), (0, 0)] {
+            state.record_peers(
+                EndpointLoad { requests: claimed, ..EndpointLoad::default() },
+                FairShare::default(),
+                false,
+            );
+            (0..50).for_each(|_| state.record_metrics(metrics(running as f64, 0.0), Instant::now()));
+        }
+        assert_eq!(state.request_limit(), Some(expect));
     }
 
     /// The engine runs two requests of this process and two of a peer whose messages stop.
