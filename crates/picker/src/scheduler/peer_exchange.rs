@@ -190,9 +190,11 @@ impl PeerExchange {
         state: ExchangedState<'_>,
         now: Instant,
     ) -> Result<(), PeerMessageError> {
+        // Messages are large: other tasks do not wait until one is decoded.
+        let replica_state = decode(message)?;
         let receipt = {
             let mut known = self.lock_known();
-            let mut receipt = known.record(decode(message)?, now)?;
+            let mut receipt = known.record(replica_state, now)?;
             if let Receipt::Recorded { served, .. } = &mut receipt {
                 served.sort_unstable_by(|left, right| left.flow.cmp(&right.flow));
                 // All replicas that have a choice compensate for them.
@@ -298,5 +300,27 @@ impl ServedFlows {
             states.entry(flow).or_insert(unserved).waiting_requests = requests;
         }
         states.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use super::*;
+    use crate::{policy::SchedulingPolicy, scheduler::Scheduler};
+
+    #[test]
+    fn message_is_decoded_before_the_peers_are_locked() {
+        let scheduler = Arc::new(Scheduler::new(SchedulingPolicy::default(), 1));
+        scheduler.enable_peers(ReplicaId { name: "own".to_owned(), incarnation: 1 });
+        let (sender, receiver) = mpsc::channel();
+        let _known = scheduler.peers.get().unwrap().lock_known();
+        thread::spawn({
+            let scheduler = Arc::clone(&scheduler);
+            move || sender.send(scheduler.record_peer_message(b"invalid", Instant::now()))
+        });
+        let result = receiver.recv_timeout(Duration::from_secs(10));
+        assert!(matches!(result, Ok(Err(PeerMessageError::Protobuf(_)))), "{result:?}");
     }
 }
