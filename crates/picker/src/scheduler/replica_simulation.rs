@@ -77,6 +77,8 @@ struct Served {
 #[derive(Default)]
 struct Outcome {
     served: Vec<Served>,
+    /// Number of requests that were rejected.
+    rejected: usize,
     /// Requests that waited in an engine, at each report after the replicas have settled.
     waiting: Vec<usize>,
 }
@@ -186,14 +188,14 @@ impl Replicas {
                 let (scheduler, engines) = (Arc::clone(&schedulers[replica]), engines.clone());
                 let request = async move {
                     tokio::time::sleep_until(origin + arrival).await;
-                    let permit = admit(&scheduler, model).await.ok()?;
+                    let permit = admit(&scheduler, model).await?;
                     let start = origin.elapsed();
                     let address = permit.destination();
                     let engine = engines.iter().find(|engine| engine.endpoints[0].address == address).unwrap();
                     engine.serve(duration).await;
-                    Some(Served { model, arrival, start, end: origin.elapsed() })
+                    Ok::<_, RoutingError>(Served { model, arrival, start, end: origin.elapsed() })
                 };
-                requests.spawn(async move { killed.run_until_cancelled(request).await.flatten() });
+                requests.spawn(async move { killed.run_until_cancelled(request).await });
             }
         }
         let exchange = tokio::spawn(self.clone().exchange(schedulers, origin));
@@ -209,7 +211,12 @@ impl Replicas {
             }
         }
         while let Some(result) = requests.join_next().await {
-            outcome.served.extend(result.unwrap());
+            match result.unwrap() {
+                Some(Ok(served)) => outcome.served.push(served),
+                Some(Err(_)) => outcome.rejected += 1,
+                // Its replica was killed.
+                None => {}
+            }
         }
         exchange.abort();
         outcome
@@ -254,8 +261,9 @@ impl Outcome {
     fn summary(&self) -> String {
         let waiting = self.waiting.iter().filter(|waiting| **waiting > 0).count() as f64 / self.waiting.len() as f64;
         format!(
-            "starts {:?}, utilization {:.3}, waiting in engines at {:.3} of the reports, at most {:?}",
+            "starts {:?}, {} rejected, utilization {:.3}, waiting in engines at {:.3} of the reports, at most {:?}",
             USE_CASES.map(|(model, _)| self.starts(model)),
+            self.rejected,
             self.utilization(SETTLED..END),
             waiting,
             self.waiting.iter().max(),
@@ -289,6 +297,7 @@ async fn other_replicas_replace_a_killed_one() {
     let replicas = Replicas { killed: Some(killed), ..Replicas::new(2) };
     let outcome = replicas.simulate(&[(0, "a", 0.7), (1, "a", 0.7)]).await;
     let summary = outcome.summary();
+    assert_eq!(outcome.rejected, 0, "{summary}");
     assert!(outcome.utilization(killed + Duration::from_secs(3)..END) >= 0.95, "{summary}");
 }
 
