@@ -381,6 +381,18 @@ mod tests {
         assert_eq!((explained.endpoints[0].requests, explained.endpoints[0].request_limit), (7, Some(8)));
     }
 
+    /// Endpoints beyond the maximum of the list are ready nevertheless.
+    #[tokio::test(start_paused = true)]
+    async fn details_of_a_large_pool_count_unready_endpoints() {
+        let scheduler = scheduler(1);
+        let pool = scheduler.snapshot().pools.values().next().cloned().unwrap();
+        let endpoints = vec![Arc::clone(&pool.ready_endpoints[0]); 1_200];
+        scheduler.replace(vec![pool.with_endpoints(endpoints, 1_203)]);
+        let details = scheduler.pool_details(&pool.key).unwrap();
+        let counts = (details.endpoint_count, details.unready_endpoints, details.endpoints.len());
+        assert_eq!(counts, (1_203, 3, 1_000));
+    }
+
     #[rstest]
     #[case::other_host("10.0.0.9:40000", "10.0.0.1:9466", "localhost:9466", 403)]
     #[case::mapped("[::ffff:10.0.0.9]:40000", "[::ffff:10.0.0.1]:9466", "localhost", 403)]

@@ -14,6 +14,8 @@ pub struct PoolDetails {
     pub creation_timestamp: String,
     /// Number of endpoints, ready or not.
     pub endpoint_count: usize,
+    /// Number of endpoints that are not ready.
+    pub unready_endpoints: usize,
     /// Requests that wait.
     pub waiting_requests: usize,
     /// Size of their bodies in bytes.
@@ -31,7 +33,7 @@ pub struct PoolDetails {
     pub period_seconds: f64,
     /// Use cases, and models without one that received requests.
     pub flows: Vec<FlowDetails>,
-    /// Ready endpoints.
+    /// Ready endpoints, at most 1,000.
     pub endpoints: Vec<EndpointDetails>,
 }
 

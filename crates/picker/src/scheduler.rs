@@ -409,7 +409,7 @@ impl Scheduler {
         Activity {
             waiting: self.queues.waiting_requests(&pool.key),
             is_serving: pool.is_serving(),
-            has_unready_endpoint: pool.endpoint_count > pool.ready_endpoints.len(),
+            has_unready_endpoint: pool.unready_endpoints() > 0,
             is_busy: self.demand.in_progress(&pool.key) > 0 || pool.ready_endpoints.iter().any(is_used),
             idle,
         }

@@ -168,6 +168,11 @@ impl Pool {
         awake().filter(|endpoint| !has_healthy || is_healthy(endpoint)).any(|endpoint| !endpoint.state.is_saturated())
     }
 
+    /// Returns the number of endpoints that are not ready.
+    pub(crate) fn unready_endpoints(&self) -> usize {
+        self.endpoint_count.saturating_sub(self.ready_endpoints.len())
+    }
+
     /// Returns the requests in flight as a fraction of those that the engines run at the same time; `None` if no limit is known.
     pub(crate) fn saturation(&self) -> Option<f64> {
         let limits = self.serving_endpoints().filter_map(|one| Some((one, one.state.total_request_limit()?)));

@@ -32,6 +32,7 @@ impl Scheduler {
             pool: key.to_string(),
             creation_timestamp: pool.creation_timestamp.clone(),
             endpoint_count: pool.endpoint_count,
+            unready_endpoints: pool.unready_endpoints(),
             waiting_requests: queued.iter().map(|flow| flow.requests).sum(),
             waiting_bytes: queued.iter().map(|flow| flow.bytes).sum(),
             max_requests: pool.queue_limits.size.max_requests,

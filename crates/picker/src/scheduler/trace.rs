@@ -59,7 +59,7 @@ impl Scheduler {
             outcome: decision.outcome,
             selected: decision.preview.selected.filter(|_| decision.outcome == TraceOutcome::Selected),
             prefill: decision.preview.prefiller.filter(|_| decision.outcome == TraceOutcome::Selected),
-            unready_endpoints: pool.endpoint_count.saturating_sub(pool.ready_endpoints.len()),
+            unready_endpoints: pool.unready_endpoints(),
             endpoints,
             omitted_endpoints,
             target_model: route.target_model,

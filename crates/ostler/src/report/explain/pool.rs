@@ -111,7 +111,7 @@ fn objectives_in_status(object: &Value) -> Option<TreeNode> {
 fn pool_nodes(pool: &PoolDetails, own: Option<&str>) -> Vec<TreeNode> {
     let flows: Vec<&FlowDetails> =
         pool.flows.iter().filter(|flow| own.is_none_or(|own| flow.use_case.as_deref() == Some(own))).collect();
-    let lines = limited(flows.iter().map(|flow| flow_node(flow)).collect());
+    let lines = limited(flows.iter().map(|flow| flow_node(flow)).collect(), 0);
     let period = pool.period_seconds;
     let title = match pool.period_seconds > 0.0 {
         true => format!("shares of the tokens in the last {period:.0} s"),
@@ -125,15 +125,16 @@ fn pool_nodes(pool: &PoolDetails, own: Option<&str>) -> Vec<TreeNode> {
             "admission: noncritical requests up to {percent:.0} % of the limit of an engine, because a critical use case misses its objective"
         )));
     }
-    let unready = pool.endpoint_count.saturating_sub(pool.endpoints.len());
-    let title = match unready {
+    let title = match pool.unready_endpoints {
         0 => "endpoints".to_owned(),
         count => format!("endpoints, and {count} more that {} not ready", if count == 1 { "is" } else { "are" }),
     };
     // Those with a problem first.
     let mut endpoints: Vec<&EndpointDetails> = pool.endpoints.iter().collect();
     endpoints.sort_by_key(|endpoint| problem(endpoint).is_none());
-    nodes.push(TreeNode::new(title, limited(endpoints.into_iter().map(endpoint_node).collect())));
+    let described = pool.unready_endpoints.saturating_add(pool.endpoints.len());
+    let omitted = pool.endpoint_count.saturating_sub(described);
+    nodes.push(TreeNode::new(title, limited(endpoints.into_iter().map(endpoint_node).collect(), omitted)));
     nodes
 }
 
@@ -239,9 +240,9 @@ fn remedies(pool: &PoolDetails) -> Vec<String> {
     remedies
 }
 
-/// Returns at most [`MAX_LINES`] nodes, and the number of the others.
-fn limited(mut nodes: Vec<TreeNode>) -> Vec<TreeNode> {
-    let omitted = nodes.len().saturating_sub(MAX_LINES);
+/// Returns at most [`MAX_LINES`] nodes, and the number of the others, including those that were `omitted` before.
+fn limited(mut nodes: Vec<TreeNode>, omitted: usize) -> Vec<TreeNode> {
+    let omitted = nodes.len().saturating_sub(MAX_LINES).saturating_add(omitted);
     nodes.truncate(MAX_LINES);
     if omitted > 0 {
         nodes.push(TreeNode::leaf(format!("… {omitted} more")));
@@ -308,6 +309,7 @@ mod tests {
             pool: "default/llama".to_owned(),
             creation_timestamp: String::new(),
             endpoint_count: 3,
+            unready_endpoints: 1,
             waiting_requests: 2,
             waiting_bytes: 4_000,
             max_requests: 1_000,
@@ -351,6 +353,17 @@ mod tests {
           · see why requests to chat-2 fail: `kubectl -n default logs chat-2`
         (requests and endpoints as one gateway reports them, at 127.0.0.1:9466)
         ");
+    }
+
+    /// A gateway describes a part of the endpoints of a large pool.
+    #[test]
+    fn endpoints_that_are_not_described_are_not_unready() {
+        let LiveDetails::Gateway { address, mut pools } = live() else { panic!() };
+        pools[0].endpoint_count = 1_203;
+        let pool = object("BackendPool", "llama", json!({}), "Ready");
+        let text = render(&explain(&pool, &LiveDetails::Gateway { address, pools }, Timestamp::UNIX_EPOCH));
+        assert!(text.contains("endpoints, and 1 more that is not ready"), "{text}");
+        assert!(text.contains("… 1200 more"), "{text}");
     }
 
     #[test]
