@@ -16,7 +16,7 @@ use crate::{
     concurrency_limit::{ConcurrencyLimit, Load},
     endpoint_health::EndpointHealth,
     engine_metrics::{EngineMetrics, parse_metrics},
-    peers::{EndpointLoad, FairShare, own_limit},
+    peers::{EndpointLoad, FairShare, ReportedRequests, own_limit},
     prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
     served_models::ServedModels,
 };
@@ -45,8 +45,8 @@ pub struct EndpointState {
     request_limit: AtomicUsize,
     /// The same for the requests of this process and its peers together.
     shared_request_limit: AtomicUsize,
-    /// Whether requests waited in the engine at the last report.
-    has_reported_waiting: AtomicBool,
+    /// The requests in the last report of the engine, if it reports them.
+    reported_requests: Mutex<Option<ReportedRequests>>,
     concurrency: Mutex<ConcurrencyLimit>,
     /// Number of consecutive scrapes without a report.
     missing_reports: AtomicUsize,
@@ -195,8 +195,8 @@ impl EndpointState {
         let own_limit = |limit| {
             let fraction = f64::from_bits(self.peers.fair_fraction.load(Relaxed));
             let share = FairShare { fraction, is_contended: self.peers.is_contended.load(Relaxed) };
-            let waits_in_engine = self.has_reported_waiting.load(Relaxed);
-            own_limit(limit, self.requests.load(Relaxed), self.peer_requests(), share, waits_in_engine)
+            let reported = *self.reported_requests.lock().unwrap_or_else(PoisonError::into_inner);
+            own_limit(limit, self.requests.load(Relaxed), self.peer_requests(), share, reported)
         };
         self.shared_request_limit.store(stored(limit), Relaxed);
         self.request_limit.store(stored(limit.map(own_limit)), Relaxed);
@@ -369,11 +369,13 @@ impl EndpointState {
     }
 
     fn learn_limit(&self, report: &MetricsReport) {
-        let Some((running, waiting)) = report.metrics.capacity() else {
+        let capacity = report.metrics.capacity();
+        *self.reported_requests.lock().unwrap_or_else(PoisonError::into_inner) =
+            capacity.map(|(running, waiting)| ReportedRequests { running, waiting });
+        let Some((running, waiting)) = capacity else {
             self.set_shared_limit(None);
             return;
         };
-        self.has_reported_waiting.store(waiting > 0, Relaxed);
         let others = report.others();
         // A peer may claim requests that the engine does not run: they must not raise its limit.
         let peers = report.peak_peer_requests.min(running.saturating_add(waiting));
@@ -579,6 +581,24 @@ mod tests {
             (0..50).for_each(|_| state.record_metrics(metrics(running as f64, 0.0), Instant::now()));
         }
         assert_eq!(state.request_limit(), Some(expect));
+    }
+
+    #[test]
+    fn claims_of_peers_leave_one_request_to_an_idle_engine() {
+        let state = Arc::new(EndpointState::default());
+        state.record_metrics(metrics(0.0, 0.0), Instant::now());
+        let claimed = EndpointLoad { requests: 100_000, ..EndpointLoad::default() };
+        let priority_of_peers = FairShare { fraction: 0.0, is_contended: true };
+        for share in [FairShare::default(), priority_of_peers] {
+            state.record_peers(claimed, share, false);
+            assert!(!state.is_saturated() && !state.exceeds_share(0.5));
+            let own = state.begin(10);
+            assert!(state.is_saturated());
+            drop(own);
+            assert!(!state.is_saturated());
+        }
+        state.record_metrics(metrics(250.0, 6.0), Instant::now());
+        assert!(state.is_saturated(), "the engine reports the requests");
     }
 
     /// The engine runs two requests of this process and two of a peer whose messages stop.

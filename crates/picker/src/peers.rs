@@ -12,7 +12,7 @@ mod replica_state;
 
 use std::time::Duration;
 
-pub(crate) use credit::{FairShare, WaitingFlows, own_limit};
+pub(crate) use credit::{FairShare, ReportedRequests, WaitingFlows, own_limit};
 pub(crate) use known_peers::{KnownPeers, Receipt, ServedTokens};
 pub use message::PeerMessageError;
 pub(crate) use message::{MAX_MESSAGE_BYTES, decode, encode};

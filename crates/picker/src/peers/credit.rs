@@ -11,14 +11,40 @@ pub(crate) struct FairShare {
     pub(crate) is_contended: bool,
 }
 
+/// The requests of all clients that an engine reported last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReportedRequests {
+    /// Requests that the engine runs.
+    pub(crate) running: usize,
+    /// Requests that wait in the engine.
+    pub(crate) waiting: usize,
+}
+
 /// Returns how many requests of this process may be in flight at an engine that runs `limit` requests of all replicas, while `own`
-/// and those of `peers` are in flight.
+/// and those of `peers` are in flight. `reported` is `None` if the engine has not reported its requests.
+///
+/// An engine that reported fewer requests than its limit runs at least one request of each replica, whatever peers claim: their messages
+/// may be old or wrong.
+pub(crate) fn own_limit(
+    limit: usize,
+    own: usize,
+    peers: usize,
+    share: FairShare,
+    reported: Option<ReportedRequests>,
+) -> usize {
+    let has_free_slots =
+        reported.is_some_and(|ReportedRequests { running, waiting }| running.saturating_add(waiting) < limit);
+    let waits_in_engine = reported.is_some_and(|reported| reported.waiting > 0);
+    limit_besides_peers(limit, own, peers, share, waits_in_engine).max(usize::from(has_free_slots))
+}
+
+/// Returns [`own_limit`] by the requests that peers report.
 ///
 /// Peers leave the rest of the limit. If requests of several replicas wait, each uses its part of the rest only, because the others
 /// observe that only with their next messages. If there is no rest, a replica with less than its fair share exceeds the limit by
 /// one request, so that the next request of a peer that ends is not replaced by another one of this peer. It does not if requests
 /// wait in the engine already, unless it has none there.
-pub(crate) fn own_limit(limit: usize, own: usize, peers: usize, share: FairShare, waits_in_engine: bool) -> usize {
+fn limit_besides_peers(limit: usize, own: usize, peers: usize, share: FairShare, waits_in_engine: bool) -> usize {
     let rest = limit.saturating_sub(peers);
     if !share.is_contended || limit < own.saturating_add(peers) {
         return rest;
@@ -95,6 +121,10 @@ mod tests {
         FairShare { fraction, is_contended: true }
     }
 
+    fn reported(running: usize, waiting: usize) -> Option<ReportedRequests> {
+        Some(ReportedRequests { running, waiting })
+    }
+
     /// Columns: requests of this process and of peers at an engine that runs ten, and the limit of this process.
     #[rstest]
     #[case::alone(3, 0, 10)]
@@ -104,7 +134,9 @@ mod tests {
     fn peers_leave_the_rest(#[case] own: usize, #[case] peers: usize, #[case] expect: usize) {
         for fraction in [0.0, 1.0] {
             let share = FairShare { fraction, is_contended: false };
-            assert_eq!(own_limit(10, own, peers, share, false), expect);
+            for reported in [None, reported(10, 0)] {
+                assert_eq!(own_limit(10, own, peers, share, reported), expect);
+            }
         }
     }
 
@@ -134,7 +166,28 @@ mod tests {
         #[case] waits_in_engine: bool,
         #[case] expect: usize,
     ) {
-        assert_eq!(own_limit(10, own, peers, contended(fraction), waits_in_engine), expect);
+        let reported = if waits_in_engine { reported(10, 1) } else { None };
+        assert_eq!(own_limit(10, own, peers, contended(fraction), reported), expect);
+    }
+
+    /// Peers claim as many requests as the engine runs, or more. Columns: running and waiting requests that the engine reported, and
+    /// the limit of this process.
+    #[rstest]
+    #[case::idle(0, 0, 1)]
+    #[case::one_slot_is_free(9, 0, 1)]
+    #[case::all_slots_are_used(10, 0, 0)]
+    #[case::requests_wait(6, 4, 0)]
+    #[case::largest(usize::MAX, usize::MAX, 0)]
+    fn peers_do_not_prevent_a_request_to_an_engine_with_free_slots(
+        #[case] running: usize,
+        #[case] waiting: usize,
+        #[case] expect: usize,
+    ) {
+        for peers in [10, 11, usize::MAX] {
+            for share in [FairShare::default(), contended(0.0)] {
+                assert_eq!(own_limit(10, 0, peers, share, reported(running, waiting)), expect);
+            }
+        }
     }
 
     /// Columns: flows of this process, of one peer, and the fair share of this process.
@@ -171,7 +224,7 @@ mod tests {
             requests[ends] = requests[ends].saturating_sub(1);
             for (index, own) in requests.iter_mut().enumerate() {
                 let peers = known.iter().sum::<usize>() - known[index];
-                *own = (*own).max(own_limit(32, *own, peers, contended(shares[index]), false));
+                *own = (*own).max(own_limit(32, *own, peers, contended(shares[index]), None));
             }
             assert!(requests.iter().sum::<usize>() < 32 + shares.len(), "{requests:?}");
         }
