@@ -317,14 +317,14 @@ impl Scheduler {
         self.peers.get()?.message(self.exchanged_state(&self.snapshot()), now)
     }
 
-    /// Records a message of a peer that was received at `now`. The requests in it count from the next call of
-    /// [`Self::peer_message`]. Invalid messages are counted.
+    /// Records messages of a peer that were received at `now`, the oldest first. The requests in the last one count from the next
+    /// call of [`Self::peer_message`]. Invalid messages are counted.
     ///
     /// # Errors
-    /// The message is not used because it is invalid.
-    pub fn record_peer_message(&self, message: &[u8], now: Instant) -> Result<(), PeerMessageError> {
+    /// A message is invalid, so none is used, or there are too many peers.
+    pub fn record_peer_messages(&self, messages: &[impl AsRef<[u8]>], now: Instant) -> Result<(), PeerMessageError> {
         let Some(peers) = self.peers.get() else { return Ok(()) };
-        peers.record(message, self.exchanged_state(&self.snapshot()), now).inspect_err(|_| {
+        peers.record(messages, self.exchanged_state(&self.snapshot()), now).inspect_err(|_| {
             self.metrics.rejected_peer_messages.inc();
         })
     }

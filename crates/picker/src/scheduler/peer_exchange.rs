@@ -180,32 +180,37 @@ impl PeerExchange {
         Some(last.sequence)
     }
 
-    /// Uses a message of a peer that was received at `now`.
+    /// Uses messages of a peer that were received at `now`, the oldest first. The loads in the last one replace those in the others.
     ///
     /// # Errors
-    /// The message is not used because it is invalid.
+    /// A message is invalid, so none is used, or there are too many peers.
     pub(super) fn record(
         &self,
-        message: &[u8],
+        messages: &[impl AsRef<[u8]>],
         state: ExchangedState<'_>,
         now: Instant,
     ) -> Result<(), PeerMessageError> {
-        // Messages are large: other tasks do not wait until one is decoded.
-        let replica_state = decode(message)?;
-        let receipt = {
+        // Messages are large: other tasks do not wait until they are decoded.
+        let states: Vec<ReplicaState> =
+            messages.iter().map(|message| decode(message.as_ref())).collect::<Result<_, _>>()?;
+        let (mut served, mut prefixes, mut is_recorded) = (Vec::new(), Vec::new(), false);
+        {
             let mut known = self.lock_known();
-            let mut receipt = known.record(replica_state, now)?;
-            if let Receipt::Recorded { served, .. } = &mut receipt {
-                served.sort_unstable_by(|left, right| left.flow.cmp(&right.flow));
-                // All replicas that have a choice compensate for them.
-                for band in served.chunk_by_mut(|left, right| left.flow.is_same_band(&right.flow)) {
-                    let replicas = band.first().map_or(1, |served| known.choosing_replicas(&served.flow));
-                    band.iter_mut().for_each(|served| served.tokens /= replicas);
+            for state in states {
+                if let Receipt::Recorded { served: new, prefixes: new_prefixes } = known.record(state, now)? {
+                    served.extend(new);
+                    prefixes.extend(new_prefixes);
+                    is_recorded = true;
                 }
             }
-            receipt
-        };
-        if let Receipt::Recorded { served, prefixes } = receipt {
+            served.sort_unstable_by(|left, right| left.flow.cmp(&right.flow));
+            // All replicas that have a choice compensate for them.
+            for band in served.chunk_by_mut(|left, right| left.flow.is_same_band(&right.flow)) {
+                let replicas = band.first().map_or(1, |served| known.choosing_replicas(&served.flow));
+                band.iter_mut().for_each(|served| served.tokens /= replicas);
+            }
+        }
+        if is_recorded {
             state.queues.record_served_elsewhere(&served);
             let endpoints = if prefixes.is_empty() { Vec::new() } else { state.endpoints.all() };
             insert_prefixes(prefixes, &endpoints, state.prefix_index);
@@ -318,7 +323,7 @@ mod tests {
         let _known = scheduler.peers.get().unwrap().lock_known();
         thread::spawn({
             let scheduler = Arc::clone(&scheduler);
-            move || sender.send(scheduler.record_peer_message(b"invalid", Instant::now()))
+            move || sender.send(scheduler.record_peer_messages(&[b"invalid"], Instant::now()))
         });
         let result = receiver.recv_timeout(Duration::from_secs(10));
         assert!(matches!(result, Ok(Err(PeerMessageError::Protobuf(_)))), "{result:?}");

@@ -161,7 +161,7 @@ impl Replicas {
                 deliveries.spawn(async move {
                     tokio::time::sleep(delay).await;
                     if !partition.contains(&origin.elapsed()) {
-                        peers.iter().for_each(|peer| peer.record_peer_message(&message, Instant::now()).unwrap());
+                        peers.iter().for_each(|peer| peer.record_peer_messages(&[&message], Instant::now()).unwrap());
                     }
                 });
             }

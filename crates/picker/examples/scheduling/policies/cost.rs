@@ -83,7 +83,7 @@ impl Policy for Cost {
     }
 
     fn record_peer_message(&mut self, message: &[u8]) {
-        let result = self.scheduler.record_peer_message(message, Instant::now());
+        let result = self.scheduler.record_peer_messages(&[message], Instant::now());
         assert!(result.is_ok(), "{result:?}");
     }
 }
