@@ -256,7 +256,7 @@ impl Metrics {
             "Fraction of the requests that an engine runs at the same time up to which noncritical ones are admitted",
             pool.noncritical_shares.clone(),
         );
-        registry.register("ostler_peers", "Other replicas whose requests are taken into account", pool.peers.clone());
+        registry.register("ostler_peers", "Other replicas whose requests are counted", pool.peers.clone());
         registry.register(
             "ostler_peer_message_age_seconds",
             "Time since the last message of another replica in seconds; absent after ten minutes",

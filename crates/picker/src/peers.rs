@@ -13,7 +13,7 @@ mod replica_state;
 use std::time::Duration;
 
 pub(crate) use credit::{FairShare, ReportedRequests, WaitingFlows, own_limit};
-pub(crate) use known_peers::{KnownPeers, Receipt, ServedTokens};
+pub(crate) use known_peers::{KnownPeers, RecordOutcome, ServedTokens};
 pub use message::PeerMessageError;
 pub(crate) use message::{MAX_MESSAGE_BYTES, decode, encode};
 pub use replica_state::ReplicaId;
@@ -26,3 +26,6 @@ pub const PEER_UPDATE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Interval between two messages of a replica that sends no new requests.
 pub(crate) const IDLE_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Maximum number of peers.
+pub(crate) const MAX_PEERS: usize = 64;

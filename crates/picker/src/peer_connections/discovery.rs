@@ -18,15 +18,13 @@ use super::{
     send::{PeerAddress, send},
     supervised_task::{self, sleep_about},
 };
+use crate::peers::MAX_PEERS;
 
 /// Interval between look-ups: the usual time to live of the records of a headless Service.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a look-up may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum number of peers.
-const MAX_PEERS: usize = 64;
 
 /// Finds peers and sends messages to them.
 pub(super) struct Discovery {

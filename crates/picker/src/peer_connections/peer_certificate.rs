@@ -63,12 +63,12 @@ pub struct PeerCertificate {
     directory: PathBuf,
     /// DNS name of the Service, for which the certificates of all peers are valid.
     service: ServerName<'static>,
-    loaded: RwLock<Option<Loaded>>,
+    configs: RwLock<Option<TlsConfigs>>,
 }
 
 /// Contents of the files, and the TLS configurations with them.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded {
+pub(super) struct TlsConfigs {
     files: Files,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
@@ -91,7 +91,7 @@ impl PeerCertificate {
     /// `service` is not a DNS name.
     pub fn from_directory(directory: &Path, service: &str) -> Result<Self, rustls::pki_types::InvalidDnsNameError> {
         let service = ServerName::try_from(service.to_owned())?;
-        Ok(Self { directory: directory.to_owned(), service, loaded: RwLock::default() })
+        Ok(Self { directory: directory.to_owned(), service, configs: RwLock::default() })
     }
 
     /// Waits until the files exist and are valid.
@@ -130,16 +130,16 @@ impl PeerCertificate {
     /// Reloads the files and returns whether they changed.
     pub(super) fn reload(&self) -> Result<bool, PeerCertificateError> {
         let files = Files::read(&self.directory)?;
-        if self.loaded().is_some_and(|loaded| loaded.files == files) {
+        if self.configs().is_some_and(|configs| configs.files == files) {
             return Ok(false);
         }
-        let loaded = Loaded::new(files, &self.directory)?;
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(loaded);
+        let configs = TlsConfigs::new(files, &self.directory)?;
+        *self.configs.write().unwrap_or_else(PoisonError::into_inner) = Some(configs);
         Ok(true)
     }
 
-    pub(super) fn loaded(&self) -> Option<Loaded> {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn configs(&self) -> Option<TlsConfigs> {
+        self.configs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the connection of a peer after the TLS handshake.
@@ -147,7 +147,7 @@ impl PeerCertificate {
     /// # Errors
     /// The client has no certificate for the Service, speaks another protocol, or takes too long.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<server::TlsStream<TcpStream>> {
-        let config = self.loaded().ok_or(io::ErrorKind::NotFound)?.server;
+        let config = self.configs().ok_or(io::ErrorKind::NotFound)?.server;
         let stream = timeout(CONNECT_TIMEOUT, TlsAcceptor::from(config).accept(stream)).await??;
         let (_, connection) = stream.get_ref();
         require_protocol(connection.alpn_protocol())?;
@@ -163,7 +163,7 @@ impl PeerCertificate {
     /// # Errors
     /// The server has no certificate for the Service, speaks another protocol, or takes too long.
     pub(super) async fn connect(&self, stream: TcpStream) -> io::Result<client::TlsStream<TcpStream>> {
-        let config = self.loaded().ok_or(io::ErrorKind::NotFound)?.client;
+        let config = self.configs().ok_or(io::ErrorKind::NotFound)?.client;
         let connect = TlsConnector::from(config).connect(self.service.clone(), stream);
         let stream = timeout(CONNECT_TIMEOUT, connect).await??;
         require_protocol(stream.get_ref().1.alpn_protocol())?;
@@ -190,9 +190,9 @@ impl Files {
     }
 }
 
-// === impl Loaded ===
+// === impl TlsConfigs ===
 
-impl Loaded {
+impl TlsConfigs {
     fn new(files: Files, directory: &Path) -> Result<Self, PeerCertificateError> {
         let invalid = |name| move |cause| PeerCertificateError::Pem { path: directory.join(name), cause };
         let certificates = |pem: &[u8], name| {

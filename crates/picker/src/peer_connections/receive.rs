@@ -15,7 +15,7 @@ use super::{peer_certificate::PeerCertificate, protocol::framing};
 use crate::scheduler::Scheduler;
 
 /// How long a peer may send nothing; it sends ten messages per second.
-const MAX_SILENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between two batches of messages, which limits the CPU time for those of one peer.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -50,7 +50,7 @@ async fn record_messages(
     peer: Option<SocketAddr>,
     scheduler: &Scheduler,
 ) {
-    while let Ok(Some(Batch { messages, error })) = timeout(MAX_SILENCE, next_batch(&mut messages)).await {
+    while let Ok(Some(Batch { messages, error })) = timeout(RECEIVE_TIMEOUT, next_batch(&mut messages)).await {
         if let Err(error) = scheduler.record_peer_messages(&messages, Instant::now()) {
             return close_after_invalid_message(peer, &error);
         }

@@ -44,8 +44,8 @@ pub(super) async fn send(peer: PeerAddress, certificate: Arc<PeerCertificate>, m
         let result = timeout(MAX_CONNECTION_AGE, send_until_error(&peer, &certificate, &messages)).await;
         let PeerAddress { address, .. } = peer;
         match result {
-            Ok(Ok(Connection::ToItself)) => return std::future::pending().await,
-            Ok(Ok(Connection::Closed)) => tracing::info!(%address, "a peer closed the connection"),
+            Ok(Ok(ConnectionEnd::OwnAddress)) => return std::future::pending().await,
+            Ok(Ok(ConnectionEnd::Closed)) => tracing::info!(%address, "a peer closed the connection"),
             Ok(Err(error)) => tracing::debug!(%address, %error, "failed to send to a peer"),
             Err(_) => tracing::debug!(%address, "renewing the connection to a peer"),
         }
@@ -57,9 +57,9 @@ pub(super) async fn send(peer: PeerAddress, certificate: Arc<PeerCertificate>, m
 }
 
 /// How a connection ended.
-enum Connection {
+enum ConnectionEnd {
     /// The address is that of this replica.
-    ToItself,
+    OwnAddress,
     /// The peer closed it.
     Closed,
 }
@@ -68,11 +68,11 @@ async fn send_until_error(
     peer: &PeerAddress,
     certificate: &PeerCertificate,
     messages: &Sender<Bytes>,
-) -> io::Result<Connection> {
+) -> io::Result<ConnectionEnd> {
     let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(peer.address)).await??;
     let own_ip = if peer.own.ip().is_unspecified() { stream.local_addr()?.ip() } else { peer.own.ip() };
     if peer.address == SocketAddr::new(own_ip, peer.own.port()) {
-        return Ok(Connection::ToItself);
+        return Ok(ConnectionEnd::OwnAddress);
     }
     stream.set_nodelay(true)?;
     let stream = certificate.connect(stream).await?;
@@ -84,7 +84,7 @@ async fn send_until_error(
     loop {
         tokio::select! {
             // Peers send nothing over this connection.
-            result = reader.read(&mut received) => return result.map(|_| Connection::Closed),
+            result = reader.read(&mut received) => return result.map(|_| ConnectionEnd::Closed),
             message = next(&mut messages) => timeout(SEND_TIMEOUT, writer.send(message)).await??,
         }
     }

@@ -168,7 +168,7 @@ fn certificate_is_reloaded_and_invalid_files_are_ignored() {
     fs::write(directory.path().join("tls.key"), "invalid").unwrap();
     let error = certificate.reload().unwrap_err().to_string();
     assert!(error.contains("tls.key: "), "{error}");
-    assert!(certificate.loaded().is_some());
+    assert!(certificate.configs().is_some());
     authority.write(SERVICE, &authority, directory.path());
     assert!(certificate.reload().unwrap());
 }

@@ -9,6 +9,7 @@ use cluster::NamespacedName;
 use tokio::time::Instant;
 
 use super::{
+    MAX_PEERS,
     message::PeerMessageError,
     replica_state::{EndpointKey, EndpointLoad, EndpointUpdate, FlowKey, PrefixInsert, ReplicaId, ReplicaState},
 };
@@ -16,11 +17,8 @@ use super::{
 /// How long a state is used after it was received.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// How long it is known when the last state of a peer was received.
-const MAX_SILENCE: Duration = Duration::from_secs(600);
-
-/// Maximum number of peers.
-const MAX_PEERS: usize = 64;
+/// How long the age of the last state of a peer is reported.
+const MAX_REPORTED_AGE: Duration = Duration::from_secs(600);
 
 /// The peers of a replica.
 #[derive(Debug)]
@@ -61,7 +59,7 @@ pub(crate) struct ServedTokens {
 
 /// How a received state was used.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Receipt {
+pub(crate) enum RecordOutcome {
     /// The state is that of the replica itself, or not newer than the known one.
     Ignored,
     /// The state is used from now on.
@@ -85,13 +83,13 @@ impl KnownPeers {
     ///
     /// # Errors
     /// [`PeerMessageError::TooManyPeers`].
-    pub(crate) fn record(&mut self, state: ReplicaState, now: Instant) -> Result<Receipt, PeerMessageError> {
+    pub(crate) fn record(&mut self, state: ReplicaState, now: Instant) -> Result<RecordOutcome, PeerMessageError> {
         let ReplicaState { replica: ReplicaId { name, incarnation }, sequence, endpoints, flows } = state;
         self.remove_expired(now);
         let known = self.by_name.get(&name);
         let is_old = known.is_some_and(|peer| (incarnation, sequence) <= (peer.incarnation, peer.sequence));
         if is_old || name == self.own.name {
-            return Ok(Receipt::Ignored);
+            return Ok(RecordOutcome::Ignored);
         }
         if known.is_none() && self.by_name.len() >= MAX_PEERS {
             return Err(PeerMessageError::TooManyPeers(MAX_PEERS));
@@ -118,12 +116,12 @@ impl KnownPeers {
             let is_waiting = flow.waiting_requests > 0;
             peer.flows.insert(flow.flow, FlowUse { served_tokens: flow.served_tokens, is_waiting });
         }
-        self.last_received.retain(|_, received| now.saturating_duration_since(*received) < MAX_SILENCE);
+        self.last_received.retain(|_, received| now.saturating_duration_since(*received) < MAX_REPORTED_AGE);
         if self.last_received.len() < MAX_PEERS || self.last_received.contains_key(&name) {
             self.last_received.insert(name.clone(), now);
         }
         self.by_name.insert(name, peer);
-        Ok(Receipt::Recorded { served, prefixes })
+        Ok(RecordOutcome::Recorded { served, prefixes })
     }
 
     /// Removes the states that are too old at `now`.
@@ -171,7 +169,7 @@ impl KnownPeers {
     /// Returns names of peers, and the ages of their last states, also of those that have expired.
     pub(crate) fn ages(&self, now: Instant) -> Vec<(String, Duration)> {
         let age = |(name, received): (&String, &Instant)| (name.clone(), now.saturating_duration_since(*received));
-        self.last_received.iter().map(age).filter(|(_, age)| *age < MAX_SILENCE).collect()
+        self.last_received.iter().map(age).filter(|(_, age)| *age < MAX_REPORTED_AGE).collect()
     }
 }
 
@@ -218,10 +216,10 @@ mod tests {
         peers.load(&endpoint()).requests
     }
 
-    fn served(receipt: Result<Receipt, PeerMessageError>) -> Vec<u64> {
-        match receipt.unwrap() {
-            Receipt::Recorded { served, .. } => served.into_iter().map(|served| served.tokens).collect(),
-            Receipt::Ignored => panic!("the state is ignored"),
+    fn served(outcome: Result<RecordOutcome, PeerMessageError>) -> Vec<u64> {
+        match outcome.unwrap() {
+            RecordOutcome::Recorded { served, .. } => served.into_iter().map(|served| served.tokens).collect(),
+            RecordOutcome::Ignored => panic!("the state is ignored"),
         }
     }
 
@@ -247,11 +245,11 @@ mod tests {
         let (mut peers, now) = (KnownPeers::new(id("own", 5)), Instant::now());
         peers.record(state(id("a", 2), 7, 3, 0), now).unwrap();
         for old in [state(id("a", 2), 7, 9, 0), state(id("a", 2), 6, 9, 0), state(id("a", 1), 8, 9, 0)] {
-            assert_eq!(peers.record(old, now), Ok(Receipt::Ignored));
+            assert_eq!(peers.record(old, now), Ok(RecordOutcome::Ignored));
         }
-        assert_eq!(peers.record(state(id("own", 5), 1, 9, 0), now), Ok(Receipt::Ignored));
+        assert_eq!(peers.record(state(id("own", 5), 1, 9, 0), now), Ok(RecordOutcome::Ignored));
         assert_eq!(requests(&peers), 3);
-        assert_ne!(peers.record(state(id("a", 3), 1, 1, 0), now), Ok(Receipt::Ignored));
+        assert_ne!(peers.record(state(id("a", 3), 1, 1, 0), now), Ok(RecordOutcome::Ignored));
         assert_eq!(requests(&peers), 1, "the restarted replica has a new state");
     }
 

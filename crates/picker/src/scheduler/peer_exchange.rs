@@ -20,7 +20,7 @@ use crate::{
     metrics::PeerSummary,
     peers::{
         EndpointKey, EndpointUpdate, FlowKey, FlowState, IDLE_UPDATE_INTERVAL, KnownPeers, PeerMessageError,
-        PrefixInsert, Receipt, ReplicaId, ReplicaState, WaitingFlows, decode, encode,
+        PrefixInsert, RecordOutcome, ReplicaId, ReplicaState, WaitingFlows, decode, encode,
     },
     prefix_index::{LoggedInsert, PrefixCache, PrefixIndex},
     request_queue::QueuedFlow,
@@ -197,7 +197,7 @@ impl PeerExchange {
         {
             let mut known = self.lock_known();
             for state in states {
-                if let Receipt::Recorded { served: new, prefixes: new_prefixes } = known.record(state, now)? {
+                if let RecordOutcome::Recorded { served: new, prefixes: new_prefixes } = known.record(state, now)? {
                     served.extend(new);
                     prefixes.extend(new_prefixes);
                     is_recorded = true;
