@@ -259,6 +259,10 @@ mod tests {
 
     /// Admits the request of [`trace`].
     async fn admit(scheduler: &Scheduler, prompt: &str) -> crate::scheduler::Permit {
+        admit_to(scheduler, "/v1/completions", prompt).await
+    }
+
+    async fn admit_to(scheduler: &Scheduler, path: &str, prompt: &str) -> crate::scheduler::Permit {
         let body = body(prompt);
         let info = request::parse_request(body.as_bytes()).unwrap();
         let request = AdmissionRequest {
@@ -266,7 +270,7 @@ mod tests {
             model: RequestedModel::Name("chat"),
             body: body.as_bytes(),
             info: &info,
-            path: "/v1/completions",
+            path,
             flow: None,
             subset: None,
             session: None,
@@ -319,6 +323,25 @@ mod tests {
             }
         }
         assert!(selected_count > 100, "{selected_count}");
+    }
+
+    /// An engine computes no prompt that it only tokenizes.
+    #[rstest]
+    #[case::completion("/v1/completions", true)]
+    #[case::tokenize("/tokenize", false)]
+    #[case::detokenize("/detokenize", false)]
+    #[tokio::test(start_paused = true)]
+    async fn only_computed_prompts_count_as_cached(#[case] path: &str, #[case] is_cached: bool) {
+        let (scheduler, prompt) = (scheduler(1), "p".repeat(4_000));
+        let uncached = async || trace(&scheduler, &prompt).await.endpoints[0].cost.unwrap().uncached_prompt;
+        let before = uncached().await;
+        // Each target is drawn.
+        for _ in 0..20 {
+            drop(admit_to(&scheduler, path, &prompt).await);
+        }
+        assert_eq!(uncached().await < before, is_cached);
+        let (status, explained) = respond(&scheduler, trace_request(path, &body(&prompt))).await;
+        assert_eq!((status, &explained["outcome"]), (200, &"Selected".into()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,6 +441,8 @@ mod tests {
 
     #[rstest]
     #[case::unknown_path("/v1/other", r#"{"model":"chat"}"#, 404, "Unknown request URL")]
+    #[case::development_path("/sleep", r#"{"model":"chat"}"#, 404, "Unknown request URL")]
+    #[case::tokenizer_without_model("/tokenize", r#"{"prompt":"x"}"#, 400, "You must provide a model parameter.")]
     #[case::unknown_model("/v1/completions", r#"{"model":"other"}"#, 404, "The model `other` does not exist.")]
     #[case::unknown_pool("/ns/q/v1/completions", r#"{"model":"chat"}"#, 404, "The pool ns/q does not exist.")]
     #[case::no_json("/v1/completions", "hello", 400, "not a JSON object")]

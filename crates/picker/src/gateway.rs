@@ -141,9 +141,8 @@ pub(crate) fn check_path(path: &str) {
     if let route::Route::Inference { path, destination } = route::match_path(path, |_| None) {
         let unaddressed = route::Route::Inference { path: path.clone(), destination: route::Destination::AnyPool };
         assert_eq!(route::match_path(&path, |_| None), unaddressed);
-        assert!(
-            path.starts_with("/v1/") && path.bytes().all(|byte| byte.is_ascii_lowercase() || b"/1".contains(&byte))
-        );
+        let is_known = path.starts_with("/v1/") || crate::request_path::TOKENIZER_PATHS.contains(&path.as_str());
+        assert!(is_known && path.bytes().all(|byte| byte.is_ascii_lowercase() || b"/1".contains(&byte)));
         if let route::Destination::Pool(pool) = destination {
             assert!(!pool.namespace.contains('/') && !pool.name.contains('/'));
         }

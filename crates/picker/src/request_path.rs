@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 
+/// Paths of vLLM outside of `/v1/` that clients may use: they change nothing in the engine. Their bodies contain a model name, and engines
+/// compute no prompt for them.
+pub(crate) const TOKENIZER_PATHS: [&str; 2] = ["/tokenize", "/detokenize"];
+
 /// Returns the normalized form of a path (RFC 3986 §6.2.2), with one slash instead of several. Returns `None` for `..`: a proxy
 /// in front of the gateway may have authorized the path before it was resolved.
 pub(crate) fn normalize(path: &str) -> Option<Cow<'_, str>> {

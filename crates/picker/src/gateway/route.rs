@@ -7,12 +7,12 @@ use fastrand::Rng;
 
 use crate::{
     http_routes::{MatchedRule, RouteRule},
-    request_path::{decode, normalize},
+    request_path::{TOKENIZER_PATHS, decode, normalize},
     routing_error::RoutingError,
 };
 
-/// Inference APIs, whose JSON bodies contain a model name. Administrative APIs of engines are not reachable through the
-/// gateway.
+/// Inference APIs below `/v1/`, whose JSON bodies contain a model name. With [`TOKENIZER_PATHS`], they are all that is reachable through
+/// the gateway: administrative and development APIs of engines respond without a key.
 const INFERENCE_PATHS: &[&str] = &[
     "chat/completions",
     "completions",
@@ -61,7 +61,8 @@ pub(crate) enum Destination {
 }
 
 /// Returns the route of a path. A rule that `find_rule` returns for the normalized path decides which pools may serve the request.
-/// Without one, `/v1/…` searches all pools, and `/NAMESPACE/POOL/v1/…` addresses one pool. Probes match no rule.
+/// Without one, `/v1/…` and [`TOKENIZER_PATHS`] search all pools, and `/NAMESPACE/POOL` before them addresses one pool. Probes match no
+/// rule.
 pub(crate) fn match_path(path: &str, find_rule: impl FnOnce(&str) -> Option<MatchedRule>) -> Route {
     let Some(path) = normalize(path) else { return Route::NotFound };
     match &*path {
@@ -71,18 +72,20 @@ pub(crate) fn match_path(path: &str, find_rule: impl FnOnce(&str) -> Option<Matc
         _ => {}
     }
     if let Some(MatchedRule { rule, path }) = find_rule(&path) {
-        let api = normalize(&path).and_then(|path| Some(path.strip_prefix("/v1/")?.to_owned()));
-        return api.map_or(Route::NotFound, |api| match_api(Destination::Rule(rule), &api));
+        return normalize(&path).map_or(Route::NotFound, |path| match_api(Destination::Rule(rule), &path));
     }
-    match (path.strip_prefix("/v1/"), pool_prefix(&path)) {
-        (Some(api), _) => match_api(Destination::AnyPool, api),
-        (None, Some((pool, api))) => match_api(Destination::Pool(pool), api),
-        (None, None) => Route::NotFound,
+    match pool_prefix(&path) {
+        Some((pool, path)) => match_api(Destination::Pool(pool), path),
+        None => match_api(Destination::AnyPool, &path),
     }
 }
 
-/// Returns the route of a path without `/v1/`.
-fn match_api(destination: Destination, api: &str) -> Route {
+/// Returns the route of a path without the prefix that addresses a pool.
+fn match_api(destination: Destination, path: &str) -> Route {
+    if TOKENIZER_PATHS.contains(&path) {
+        return Route::Inference { destination, path: path.to_owned() };
+    }
+    let Some(api) = path.strip_prefix("/v1/") else { return Route::NotFound };
     match api.strip_prefix("models") {
         Some("") => Route::Models(destination),
         // A name of a model may contain slashes, which some clients encode.
@@ -90,7 +93,7 @@ fn match_api(destination: Destination, api: &str) -> Route {
             Some(model) => Route::Model(destination, model),
             None => Route::NotFound,
         },
-        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { destination, path: ["/v1/", api].concat() },
+        _ if INFERENCE_PATHS.contains(&api) => Route::Inference { destination, path: path.to_owned() },
         _ => Route::NotFound,
     }
 }
@@ -131,12 +134,12 @@ impl Destination {
     }
 }
 
-/// Splits `/NAMESPACE/POOL/v1/…` into the pool and the rest after `/v1/`.
+/// Splits `/NAMESPACE/POOL/…` into the pool and the rest from its slash. `/v1/…` addresses no pool.
 fn pool_prefix(path: &str) -> Option<(NamespacedName, &str)> {
     let (namespace, rest) = path.strip_prefix('/')?.split_once('/')?;
-    let (name, rest) = rest.split_once('/')?;
-    let api = rest.strip_prefix("v1/")?;
-    Some((NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }, api))
+    let (name, _) = rest.split_once('/')?;
+    let path = rest.strip_prefix(name)?;
+    (namespace != "v1").then(|| (NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }, path))
 }
 
 #[cfg(test)]
@@ -188,6 +191,21 @@ mod tests {
     #[case("/v1/completions%+1", Route::NotFound)]
     #[case("/v1/completions;x=1", Route::NotFound)]
     #[case("/V1/completions", Route::NotFound)]
+    #[case("/tokenize", inference(Destination::AnyPool, "/tokenize"))]
+    #[case("/detokenize", inference(Destination::AnyPool, "/detokenize"))]
+    #[case("/ns/pool/tokenize", inference(pool(), "/tokenize"))]
+    #[case("//ns/pool//detokenize/", inference(pool(), "/detokenize"))]
+    #[case("/ns/tokenize", Route::NotFound)]
+    #[case("/v1/tokenize", Route::NotFound)]
+    #[case("/v1/pool/tokenize", Route::NotFound)]
+    #[case("/tokenize/sleep", Route::NotFound)]
+    #[case("/tokenize%2f..%2fsleep", Route::NotFound)]
+    #[case("/ns/pool/sleep", Route::NotFound)]
+    #[case("/ns/pool/x/tokenize", Route::NotFound)]
+    #[case("/tokenizer_info", Route::NotFound)]
+    #[case("/load_lora_adapter", Route::NotFound)]
+    #[case("/collective_rpc", Route::NotFound)]
+    #[case("/reset_prefix_cache", Route::NotFound)]
     #[case("/v1/load_lora_adapter", Route::NotFound)]
     #[case("/sleep", Route::NotFound)]
     #[case("/ns/v1/completions", Route::NotFound)]

@@ -12,6 +12,7 @@ use crate::{
     endpoint::Endpoint,
     flow_headers::FlowHeaders,
     objective::ObjectiveWindow,
+    request_path::TOKENIZER_PATHS,
     routing_error::RoutingError,
     scheduling_request::SchedulingRequest,
     served_models::ModelHashes,
@@ -68,12 +69,14 @@ impl ModelRoute {
         }
         let Target { pool, model: target_model, priority, flow, is_declared } = find_target(request, snapshot, rng)
             .ok_or_else(|| RoutingError::ModelNotFound(request.model.name().to_owned()))?;
+        // An engine caches a prompt only if it computes it.
+        let cached_body = if TOKENIZER_PATHS.contains(&request.path) { &[] } else { request.body };
         Ok(Self {
             pool: Arc::clone(pool),
             prompt_bytes: request.info.prompt_bytes(),
             estimated_tokens: request.info.estimated_tokens(),
             output_tokens: request.info.counted_output_tokens(),
-            prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, request.body, request.info),
+            prefix_hashes: pool.scheduling.policy().prefix_hashes(&target_model, cached_body, request.info),
             served_key: served_key(&target_model, request.path),
             model_hashes: ModelHashes::new(&target_model),
             target_model,
