@@ -1,5 +1,9 @@
 //! State of an endpoint: its requests in flight, and what scraping the engine found.
 
+mod metrics_report;
+mod peer_requests;
+mod prefix_caches;
+
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,
     atomic::{
@@ -20,6 +24,10 @@ use crate::{
     prefix_index::{PrefixCache, PrefixConfig, PrefixIndex},
     served_models::ServedModels,
 };
+use peer_requests::PeerRequests;
+use prefix_caches::PrefixCaches;
+
+pub(crate) use metrics_report::MetricsReport;
 
 /// Number of consecutive scrapes without a report after which an engine that has never reported has no limit.
 const MAX_MISSING_REPORTS: usize = 3;
@@ -66,41 +74,9 @@ pub struct EndpointState {
     model_server: Mutex<ModelServer>,
     /// Whether the endpoint is being scraped.
     is_scraped: AtomicBool,
-    /// Prompts that the endpoint has presumably cached, by configuration of the pools that select it.
-    prefix_caches: Mutex<Vec<(PrefixConfig, Arc<PrefixCache>)>>,
+    prefix_caches: PrefixCaches,
     /// Notified to request a scrape before the next one is due.
     pub(crate) scrape_requested: Arc<Notify>,
-}
-
-/// Requests that the peers of this process have in flight on an endpoint, as of their last updates.
-#[derive(Debug, Default)]
-struct PeerRequests {
-    requests: AtomicUsize,
-    tokens: AtomicU64,
-    remaining_tokens: AtomicU64,
-    /// Highest number of requests since the last report.
-    peak: AtomicUsize,
-    /// [`FairShare`] of this process; the fraction as bits of a `f64`.
-    fair_fraction: AtomicU64,
-    is_contended: AtomicBool,
-}
-
-/// What an engine reported at a scrape.
-#[derive(Debug, Clone)]
-pub(crate) struct MetricsReport {
-    /// Metrics of the engine.
-    pub(crate) metrics: Arc<EngineMetrics>,
-    /// Requests that this process had in flight when the engine counted its requests: the highest number since the report
-    /// before the previous one, because engines count with a delay.
-    pub(crate) own_requests: usize,
-    /// Requests that peers had in flight, in the same way.
-    pub(crate) peer_requests: usize,
-    /// Peak of the requests in flight between the previous report and this one.
-    peak_requests: usize,
-    /// Peak of the requests of peers in this time.
-    peak_peer_requests: usize,
-    /// When the metrics were scraped.
-    pub(crate) time: Instant,
 }
 
 /// Estimated tokens of a request.
@@ -134,12 +110,12 @@ impl EndpointState {
 
     /// Returns the estimated total number of tokens of these requests.
     pub fn tokens(&self) -> u64 {
-        self.tokens.load(Relaxed).saturating_add(self.peers.tokens.load(Relaxed))
+        self.tokens.load(Relaxed).saturating_add(self.peers.load().tokens)
     }
 
     /// Returns the estimated number of tokens that the engine has yet to compute for these requests.
     pub(crate) fn remaining_tokens(&self) -> u64 {
-        self.remaining_tokens.load(Relaxed).saturating_add(self.peers.remaining_tokens.load(Relaxed))
+        self.remaining_tokens.load(Relaxed).saturating_add(self.peers.load().remaining_tokens)
     }
 
     /// Returns the requests in flight of this process.
@@ -153,21 +129,15 @@ impl EndpointState {
 
     /// Returns the number of requests in flight of peers.
     pub(crate) fn peer_requests(&self) -> usize {
-        self.peers.requests.load(Relaxed)
+        self.peers.load().requests
     }
 
     /// Records the requests in flight of all peers, and the share of this process. `has_lost_peer` is whether the state of a peer
     /// has expired: what it has in flight counts as requests of other clients then.
     pub(crate) fn record_peers(&self, load: EndpointLoad, share: FairShare, has_lost_peer: bool) {
-        let PeerRequests { requests, tokens, remaining_tokens, peak, fair_fraction, is_contended } = &self.peers;
-        requests.store(load.requests, Relaxed);
-        tokens.store(load.tokens, Relaxed);
-        remaining_tokens.store(load.remaining_tokens, Relaxed);
-        peak.fetch_max(load.requests, Relaxed);
-        fair_fraction.store(share.fraction.to_bits(), Relaxed);
-        is_contended.store(share.is_contended, Relaxed);
+        self.peers.record(load, share);
         if has_lost_peer {
-            peak.store(load.requests, Relaxed);
+            self.peers.take_peak();
             let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(report) = &mut *last_report {
                 report.peer_requests = report.peer_requests.min(load.requests);
@@ -193,10 +163,8 @@ impl EndpointState {
     fn set_shared_limit(&self, limit: Option<usize>) {
         let stored = |limit: Option<usize>| limit.map_or(0, |limit| limit.saturating_add(1));
         let own_limit = |limit| {
-            let fraction = f64::from_bits(self.peers.fair_fraction.load(Relaxed));
-            let share = FairShare { fraction, is_contended: self.peers.is_contended.load(Relaxed) };
             let reported = *self.reported_requests.lock().unwrap_or_else(PoisonError::into_inner);
-            own_limit(limit, self.requests.load(Relaxed), self.peer_requests(), share, reported)
+            own_limit(limit, self.requests.load(Relaxed), self.peer_requests(), self.peers.fair_share(), reported)
         };
         self.shared_request_limit.store(stored(limit), Relaxed);
         self.request_limit.store(stored(limit.map(own_limit)), Relaxed);
@@ -286,26 +254,13 @@ impl EndpointState {
 
     /// Returns the cache of the endpoint in `index`, the index of the process, for a configuration.
     pub(crate) fn prefix_cache(&self, config: &PrefixConfig, index: &PrefixIndex) -> Arc<PrefixCache> {
-        let mut caches = self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, cache)) = caches.iter().find(|(existing, _)| existing == config) {
-            return Arc::clone(cache);
-        }
-        // Configurations are edited: those that no pool uses anymore are dropped.
-        caches.retain(|(_, cache)| Arc::strong_count(cache) > 1);
-        let cache = index.new_cache(config);
-        cache.limit(config.capacity(self.prefix_cache_tokens()));
-        caches.push((*config, Arc::clone(&cache)));
-        cache
-    }
-
-    fn prefix_cache_tokens(&self) -> Option<f64> {
-        self.last_report()?.metrics.prefix_cache_tokens
+        let tokens = self.last_report().and_then(|report| report.metrics.prefix_cache_tokens);
+        self.prefix_caches.get_or_add(config, index, tokens)
     }
 
     /// Returns the caches of the endpoint, and the block size of each.
     pub(crate) fn prefix_caches(&self) -> Vec<(usize, Arc<PrefixCache>)> {
-        let caches = self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.iter().map(|(config, cache)| (config.block_size, Arc::clone(cache))).collect()
+        self.prefix_caches.all()
     }
 
     /// Returns what the engine reported at the last scrape.
@@ -335,7 +290,7 @@ impl EndpointState {
         let prefix_cache_tokens = metrics.prefix_cache_tokens;
         let peak_requests = self.peak_requests.swap(self.requests.load(Relaxed), Relaxed);
         let mut last_report = self.last_report.lock().unwrap_or_else(PoisonError::into_inner);
-        let peak_peer_requests = self.peers.peak.swap(self.peer_requests(), Relaxed);
+        let peak_peer_requests = self.peers.take_peak();
         let (previous_peak, previous_peer_peak) =
             last_report.as_ref().map_or((0, 0), |report| (report.peak_requests, report.peak_peer_requests));
         let own_requests = peak_requests.max(previous_peak);
@@ -346,9 +301,7 @@ impl EndpointState {
         self.learn_limit(&report);
         *last_report = Some(report);
         drop(last_report);
-        for (config, cache) in self.prefix_caches.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            cache.limit(config.capacity(prefix_cache_tokens));
-        }
+        self.prefix_caches.limit(prefix_cache_tokens);
         self.notify_capacity_listeners();
     }
 
@@ -419,28 +372,6 @@ impl Drop for InFlight {
         self.state.tokens.fetch_sub(self.tokens, Relaxed);
         self.state.requests.fetch_sub(1, SeqCst);
         self.state.notify_capacity_listeners();
-    }
-}
-
-// === impl MetricsReport ===
-
-impl MetricsReport {
-    /// Returns the number of requests of this process and its peers.
-    fn known_requests(&self) -> usize {
-        self.own_requests.saturating_add(self.peer_requests)
-    }
-
-    /// Returns the number of requests of other clients when the engine reported.
-    fn others(&self) -> usize {
-        self.other_requests(0) as usize
-    }
-
-    /// Returns the number of requests of other clients of the engine: its requests without those of this process and its peers,
-    /// which have `peer_requests` in flight now. A request that the engine has not counted yet, or still counts, is not one of
-    /// them. One of a peer is until the peer's next update, and never after it.
-    pub(crate) fn other_requests(&self, peer_requests: usize) -> f64 {
-        let reported = self.metrics.running.unwrap_or(0.0) + self.metrics.waiting.unwrap_or(0.0);
-        (reported - self.own_requests as f64 - self.peer_requests.max(peer_requests) as f64).max(0.0)
     }
 }
 
