@@ -22,6 +22,8 @@ mod replica_simulation;
 mod route_simulation;
 mod selection;
 #[cfg(test)]
+mod simulated_engine;
+#[cfg(test)]
 mod test_request;
 #[cfg(test)]
 mod tests;

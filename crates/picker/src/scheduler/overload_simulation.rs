@@ -1,55 +1,26 @@
 //! Engines at three times their capacity behind the scheduler, with a virtual clock.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use cluster::NamespacedName;
-use fastrand::Rng;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 
-use super::{test_request::admit, *};
+use super::{
+    simulated_engine::{Arrival, CAPACITY, ENGINES, Served, SimulatedEngine, arrivals, p95, use_case, utilization},
+    test_request::admit,
+    *,
+};
 use crate::{
     BUSY_SCRAPE_INTERVAL,
     endpoint::tests::endpoint,
-    engine_metrics::EngineMetrics,
-    use_case::{CRITICAL, NONCRITICAL, UseCase},
+    use_case::{CRITICAL, NONCRITICAL},
 };
-
-const ENGINES: usize = 4;
-
-/// `--max-num-seqs` of the engines, which the gateway does not know.
-const SLOTS: usize = 32;
-
-/// Mean duration of a request in an engine.
-const MEAN_DURATION: Duration = Duration::from_millis(2_600);
-
-/// Requests per second that the engines serve.
-const CAPACITY: f64 = (ENGINES * SLOTS) as f64 / 2.6;
 
 /// How long requests arrive, unless a test states another time.
 const END: Duration = Duration::from_secs(120);
 
 /// When the limits of the engines are learned.
 const LEARNED: Duration = Duration::from_secs(15);
-
-/// An engine with a queue in front of its slots.
-struct Engine {
-    slots: Semaphore,
-    waiting: AtomicUsize,
-    endpoint: Arc<Endpoint>,
-}
-
-/// A request that was served.
-#[derive(Clone, Copy)]
-struct Served {
-    model: &'static str,
-    arrival: Duration,
-    start: Duration,
-    end: Duration,
-}
 
 /// What happened.
 #[derive(Default)]
@@ -63,25 +34,6 @@ struct Outcome {
     waiting: Vec<usize>,
 }
 
-// === impl Engine ===
-
-impl Engine {
-    async fn serve(&self, duration: Duration) {
-        self.waiting.fetch_add(1, Relaxed);
-        let slot = self.slots.acquire().await.unwrap();
-        self.waiting.fetch_sub(1, Relaxed);
-        tokio::time::sleep(duration).await;
-        drop(slot);
-    }
-
-    fn report(&self) {
-        let running = (SLOTS - self.slots.available_permits()) as f64;
-        let waiting = self.waiting.load(Relaxed) as f64;
-        let metrics = EngineMetrics { running: Some(running), waiting: Some(waiting), ..EngineMetrics::default() };
-        self.endpoint.state.record_metrics(metrics, Instant::now());
-    }
-}
-
 // === impl Outcome ===
 
 impl Outcome {
@@ -91,16 +43,12 @@ impl Outcome {
 
     /// Returns the 95th percentile of the time from arrival to end.
     fn p95(&self, model: &str) -> Duration {
-        let mut times: Vec<Duration> = self.of(model).map(|served| served.end - served.arrival).collect();
-        times.sort_unstable();
-        times[times.len() * 95 / 100]
+        p95(self.of(model).map(|served| served.end - served.arrival))
     }
 
     /// Returns the part of the slots that were in use once the limits were learned.
     fn utilization(&self) -> f64 {
-        let busy = self.served.iter().map(|served| served.end.min(self.end).saturating_sub(served.start.max(LEARNED)));
-        let busy: Duration = busy.sum();
-        busy.as_secs_f64() / ((ENGINES * SLOTS) as f64 * (self.end - LEARNED).as_secs_f64())
+        utilization(&self.served, LEARNED..self.end)
     }
 
     /// Returns how many requests of `model` started in each interval of ten seconds once the limits were learned.
@@ -128,14 +76,11 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)], end: Du
     let engine = |number: usize| {
         let endpoint = Arc::new(endpoint(number as u8));
         assert!(endpoint.state.begin_scraping(), "the simulation scrapes it");
-        Arc::new(Engine { slots: Semaphore::new(SLOTS), waiting: AtomicUsize::new(0), endpoint })
+        SimulatedEngine::new(vec![endpoint])
     };
     let engines: Vec<_> = (1..=ENGINES).map(engine).collect();
-    let use_case = |(model, priority): &(&str, i32)| {
-        ((*model).to_owned(), UseCase { priority: *priority, ..UseCase::implicit(model) })
-    };
     let new_pool = |(name, range, use_cases): &(&str, std::ops::Range<usize>, &[(&str, i32)])| {
-        let endpoints = engines[range.clone()].iter().map(|engine| Arc::clone(&engine.endpoint)).collect();
+        let endpoints = engines[range.clone()].iter().flat_map(|engine| engine.endpoints.clone()).collect();
         let pool = Pool::new(NamespacedName::new("ns", name), scheduler.default_scheduling(), endpoints);
         let use_cases = use_cases.iter().map(use_case).collect();
         Pool { use_cases, allows_implicit_use_cases: true, ..pool }
@@ -145,17 +90,14 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)], end: Du
     let (scheduler, origin) = (Arc::new(scheduler), Instant::now());
     let mut requests = JoinSet::new();
     for (seed, (model, rate)) in (1..).zip(rates.iter().copied()) {
-        let (mut rng, mut arrival) = (Rng::with_seed(seed), Duration::ZERO);
-        while arrival < end {
-            arrival += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / rate);
-            let duration = MEAN_DURATION.mul_f64(0.5 + rng.f64());
+        for Arrival { time: arrival, duration } in arrivals(seed, rate, end) {
             let (scheduler, engines) = (Arc::clone(&scheduler), engines.clone());
             requests.spawn(async move {
                 tokio::time::sleep_until(origin + arrival).await;
                 let Ok(permit) = admit(&scheduler, model).await else { return Err(model) };
                 let start = origin.elapsed();
                 let address = permit.destination();
-                let engine = engines.iter().find(|engine| engine.endpoint.address == address).unwrap();
+                let engine = engines.iter().find(|engine| engine.endpoints[0].address == address).unwrap();
                 engine.serve(duration).await;
                 Ok(Served { model, arrival, start, end: origin.elapsed() })
             });
@@ -166,7 +108,7 @@ async fn simulate_pools(pools: Pools<'_>, rates: &[(&'static str, f64)], end: Du
         tokio::time::sleep(BUSY_SCRAPE_INTERVAL).await;
         engines.iter().for_each(|engine| engine.report());
         if origin.elapsed() >= LEARNED {
-            outcome.waiting.extend(engines.iter().map(|engine| engine.waiting.load(Relaxed)));
+            outcome.waiting.extend(engines.iter().map(|engine| engine.waiting()));
         }
     }
     while let Some(result) = requests.join_next().await {

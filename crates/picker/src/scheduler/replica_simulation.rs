@@ -1,35 +1,22 @@
 //! Several schedulers that send requests to the same engines at three times their capacity, with a virtual clock.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{ops::Range, time::Duration};
 
 use cluster::NamespacedName;
-use fastrand::Rng;
 use rstest::rstest;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{test_request::admit, *};
+use super::{
+    simulated_engine::{Arrival, CAPACITY, ENGINES, Served, SimulatedEngine, arrivals, p95, use_case, utilization},
+    test_request::admit,
+    *,
+};
 use crate::{
     BUSY_SCRAPE_INTERVAL, PEER_UPDATE_INTERVAL, ReplicaId,
     endpoint::tests::endpoint,
-    engine_metrics::EngineMetrics,
-    use_case::{CRITICAL, NONCRITICAL, UseCase},
+    use_case::{CRITICAL, NONCRITICAL},
 };
-
-const ENGINES: usize = 4;
-
-/// `--max-num-seqs` of the engines, which the replicas do not know.
-const SLOTS: usize = 32;
-
-/// Mean duration of a request in an engine.
-const MEAN_DURATION: Duration = Duration::from_millis(2_600);
-
-/// Requests per second that the engines serve.
-const CAPACITY: f64 = (ENGINES * SLOTS) as f64 / 2.6;
 
 /// How long requests arrive.
 const END: Duration = Duration::from_secs(60);
@@ -43,13 +30,6 @@ const NETWORK_DELAY: Duration = Duration::from_millis(1);
 /// Use cases, and their priorities.
 const USE_CASES: [(&str, i32); 4] =
     [("critical", CRITICAL), ("a", NONCRITICAL), ("b", NONCRITICAL), ("c", NONCRITICAL)];
-
-/// An engine with a queue in front of its slots, and its state in each replica.
-struct Engine {
-    slots: Semaphore,
-    waiting: AtomicUsize,
-    endpoints: Vec<Arc<Endpoint>>,
-}
 
 /// The replicas and their connections.
 #[derive(Clone)]
@@ -65,14 +45,6 @@ struct Replicas {
 /// Requests for a model to one replica, as a multiple of what the engines serve.
 type Load = (usize, &'static str, f64);
 
-/// A request that was served.
-struct Served {
-    model: &'static str,
-    arrival: Duration,
-    start: Duration,
-    end: Duration,
-}
-
 /// What happened.
 #[derive(Default)]
 struct Outcome {
@@ -83,25 +55,6 @@ struct Outcome {
     waiting: Vec<usize>,
 }
 
-// === impl Engine ===
-
-impl Engine {
-    async fn serve(&self, duration: Duration) {
-        self.waiting.fetch_add(1, Relaxed);
-        let slot = self.slots.acquire().await.unwrap();
-        self.waiting.fetch_sub(1, Relaxed);
-        tokio::time::sleep(duration).await;
-        drop(slot);
-    }
-
-    fn report(&self, replica: usize) {
-        let running = (SLOTS - self.slots.available_permits()) as f64;
-        let waiting = self.waiting.load(Relaxed) as f64;
-        let metrics = EngineMetrics { running: Some(running), waiting: Some(waiting), ..EngineMetrics::default() };
-        self.endpoints[replica].state.record_metrics(metrics, Instant::now());
-    }
-}
-
 // === impl Replicas ===
 
 impl Replicas {
@@ -109,22 +62,20 @@ impl Replicas {
         Self { count, delay: NETWORK_DELAY, partition: Duration::ZERO..Duration::ZERO, killed: None }
     }
 
-    fn scheduler(&self, replica: usize, engines: &[Arc<Engine>]) -> Arc<Scheduler> {
+    fn scheduler(&self, replica: usize, engines: &[Arc<SimulatedEngine>]) -> Arc<Scheduler> {
         let id = ReplicaId { name: replica.to_string(), incarnation: 1 };
         let scheduler = Scheduler::new(SchedulingPolicy::default(), replica as u64);
         let scheduler = scheduler.with_default_namespace("ns".to_owned());
         scheduler.enable_peers(id);
         let endpoints = engines.iter().map(|engine| Arc::clone(&engine.endpoints[replica])).collect();
         let mut pool = Pool::new(NamespacedName::new("ns", "p"), scheduler.default_scheduling(), endpoints);
-        let use_case =
-            |(model, priority): (&str, i32)| (model.to_owned(), UseCase { priority, ..UseCase::implicit(model) });
-        pool.use_cases = USE_CASES.into_iter().map(use_case).collect();
+        pool.use_cases = USE_CASES.iter().map(use_case).collect();
         scheduler.replace(vec![pool]);
         Arc::new(scheduler)
     }
 
     /// Returns the engines and the schedulers of the replicas, which know the states of the endpoints.
-    fn start(&self) -> (Vec<Arc<Engine>>, Vec<Arc<Scheduler>>) {
+    fn start(&self) -> (Vec<Arc<SimulatedEngine>>, Vec<Arc<Scheduler>>) {
         let registries: Vec<EndpointRegistry> = (0..self.count).map(|_| EndpointRegistry::default()).collect();
         let endpoint_of = |number: usize, registry: &EndpointRegistry| {
             let endpoint = endpoint(number as u8);
@@ -133,8 +84,7 @@ impl Replicas {
             Arc::new(Endpoint { state, ..endpoint })
         };
         let engine = |number: usize| {
-            let endpoints = registries.iter().map(|registry| endpoint_of(number, registry)).collect();
-            Arc::new(Engine { slots: Semaphore::new(SLOTS), waiting: AtomicUsize::new(0), endpoints })
+            SimulatedEngine::new(registries.iter().map(|registry| endpoint_of(number, registry)).collect())
         };
         let engines: Vec<_> = (1..=ENGINES).map(engine).collect();
         let with_registry = |(replica, registry)| {
@@ -175,10 +125,7 @@ impl Replicas {
         let (origin, killed) = (Instant::now(), CancellationToken::new());
         let mut requests = JoinSet::new();
         for (seed, (replica, model, rate)) in (1..).zip(loads.iter().copied()) {
-            let (mut rng, mut arrival) = (Rng::with_seed(seed), Duration::ZERO);
-            while arrival < END {
-                arrival += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / (rate * CAPACITY));
-                let duration = MEAN_DURATION.mul_f64(0.5 + rng.f64());
+            for Arrival { time: arrival, duration } in arrivals(seed, rate * CAPACITY, END) {
                 let replica = match self.killed {
                     // Clients connect to another one.
                     Some(time) if replica == 0 && arrival >= time => 1,
@@ -202,9 +149,9 @@ impl Replicas {
         let mut outcome = Outcome::default();
         while origin.elapsed() < END {
             tokio::time::sleep(BUSY_SCRAPE_INTERVAL).await;
-            engines.iter().for_each(|engine| (0..self.count).for_each(|replica| engine.report(replica)));
+            engines.iter().for_each(|engine| engine.report());
             if origin.elapsed() >= SETTLED {
-                outcome.waiting.extend(engines.iter().map(|engine| engine.waiting.load(Relaxed)));
+                outcome.waiting.extend(engines.iter().map(|engine| engine.waiting()));
             }
             if self.killed.is_some_and(|time| origin.elapsed() >= time) {
                 killed.cancel();
@@ -237,17 +184,7 @@ impl Outcome {
 
     /// Returns the 95th percentile of the time in queues.
     fn p95_wait(&self, model: &str) -> Duration {
-        let mut times: Vec<Duration> = self.of(model).map(|served| served.start - served.arrival).collect();
-        times.sort_unstable();
-        times[times.len() * 95 / 100]
-    }
-
-    /// Returns the part of the slots that were in use in this time.
-    fn utilization(&self, time: Range<Duration>) -> f64 {
-        let busy =
-            self.served.iter().map(|served| served.end.min(time.end).saturating_sub(served.start.max(time.start)));
-        let busy: Duration = busy.sum();
-        busy.as_secs_f64() / ((ENGINES * SLOTS) as f64 * (time.end - time.start).as_secs_f64())
+        p95(self.of(model).map(|served| served.start - served.arrival))
     }
 
     /// Returns the largest difference of the starts of the models with requests from their mean, relative to it.
@@ -264,7 +201,7 @@ impl Outcome {
             "starts {:?}, {} rejected, utilization {:.3}, waiting in engines at {:.3} of the reports, at most {:?}",
             USE_CASES.map(|(model, _)| self.starts(model)),
             self.rejected,
-            self.utilization(SETTLED..END),
+            utilization(&self.served, SETTLED..END),
             waiting,
             self.waiting.iter().max(),
         )
@@ -286,7 +223,7 @@ async fn replicas_share_fairly(#[case] count: usize, #[case] loads: &[Load], #[c
     let summary = outcome.summary();
     let tolerance = if delay == NETWORK_DELAY { 0.05 } else { 0.1 };
     assert!(outcome.unfairness() <= tolerance, "{summary}");
-    assert!(outcome.utilization(SETTLED..END) >= 0.95, "{summary}");
+    assert!(utilization(&outcome.served, SETTLED..END) >= 0.95, "{summary}");
     assert!(outcome.waiting.iter().all(|waiting| *waiting <= 8), "{summary}");
 }
 
@@ -298,7 +235,7 @@ async fn other_replicas_replace_a_killed_one() {
     let outcome = replicas.simulate(&[(0, "a", 0.7), (1, "a", 0.7)]).await;
     let summary = outcome.summary();
     assert_eq!(outcome.rejected, 0, "{summary}");
-    assert!(outcome.utilization(killed + Duration::from_secs(3)..END) >= 0.95, "{summary}");
+    assert!(utilization(&outcome.served, killed + Duration::from_secs(3)..END) >= 0.95, "{summary}");
 }
 
 /// Without messages, each replica has a share by the metrics of the engines.
@@ -308,7 +245,7 @@ async fn replicas_use_the_engines_during_a_partition() {
     let replicas = Replicas { partition: partition.clone(), ..Replicas::new(2) };
     let outcome = replicas.simulate(&[(0, "a", 1.0), (0, "b", 0.5), (1, "a", 1.0), (1, "b", 0.5)]).await;
     let summary = outcome.summary();
-    assert!(outcome.utilization(SETTLED..END) >= 0.95, "{summary}");
+    assert!(utilization(&outcome.served, SETTLED..END) >= 0.95, "{summary}");
     assert!(outcome.unfairness() <= 0.05, "{summary}");
     assert!(outcome.waiting.iter().all(|waiting| *waiting <= 8), "{summary}");
 }
@@ -321,5 +258,5 @@ async fn critical_requests_of_a_replica_precede_others_of_its_peers() {
     let outcome = Replicas::new(2).simulate(&[(0, "a", 2.0), (1, "critical", 0.3)]).await;
     let summary = outcome.summary();
     assert!(outcome.p95_wait("critical") <= Duration::from_millis(500), "{summary} {:?}", outcome.p95_wait("critical"));
-    assert!(outcome.utilization(SETTLED..END) >= 0.95, "{summary}");
+    assert!(utilization(&outcome.served, SETTLED..END) >= 0.95, "{summary}");
 }
