@@ -21,7 +21,7 @@
 //!    pools and status conditions from the watched objects, which `pod` reads.
 //! 4. Core: `openai_error`: errors for clients, the same for both frontends; `access_log`, one line per request; `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
 //!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
-//! 5. Access: `serving_certificate` and `api_keys`, from files that are reloaded.
+//! 5. Access: `serving_certificate` (with `certificate_files`) and `api_keys`, from files that are reloaded.
 //! 6. Shells: `watch`; `peer_connections`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
 //!    decisions as `request_trace` and pools as `pool_details`; `metrics_server`.
 //!
@@ -34,6 +34,7 @@ mod activation;
 mod admission;
 mod api_keys;
 mod candidate;
+mod certificate_files;
 pub mod code;
 mod concurrency_limit;
 mod config;
@@ -97,6 +98,7 @@ mod watch;
 pub use access_log::{AccessLog, AccessLogGuard};
 pub use admission::{AdmissionError, AdmittedRequest, ParsedBody};
 pub use api_keys::{ApiKeyError, ApiKeys};
+pub use certificate_files::CertificateFileError;
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use control_fields::ControlFields;
 pub use debug::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints};

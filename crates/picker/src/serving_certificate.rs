@@ -2,7 +2,6 @@
 //! handshakes with it.
 
 use std::{
-    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -10,10 +9,7 @@ use std::{
 
 use rustls::{
     ServerConfig,
-    pki_types::{
-        CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer,
-        pem::{self, PemObject as _},
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -22,12 +18,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-/// Names of the files, as in a Secret of type `kubernetes.io/tls`.
-const CERTIFICATE_FILE: &str = "tls.crt";
-const KEY_FILE: &str = "tls.key";
-
-/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
+use crate::certificate_files::{CertificateFileError, CertificatePair, RELOAD_INTERVAL};
 
 /// How long a client may take for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,22 +32,9 @@ pub enum CertificateError {
     /// The certificate or the key is invalid, or they do not match.
     #[error("invalid certificate: {0}")]
     Tls(#[from] rustls::Error),
-    /// A file cannot be read.
-    #[error("{}: {cause}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// I/O error.
-        cause: io::Error,
-    },
-    /// A file is not valid PEM.
-    #[error("{}: {cause}", path.display())]
-    Pem {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the PEM parser.
-        cause: pem::Error,
-    },
+    /// A file cannot be read or is not valid PEM.
+    #[error(transparent)]
+    File(#[from] CertificateFileError),
 }
 
 /// Certificate and key for TLS connections.
@@ -70,13 +48,7 @@ pub struct ServingCertificate {
 #[derive(Debug)]
 struct CertificateFiles {
     directory: PathBuf,
-    contents: RwLock<CertificateContents>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct CertificateContents {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
+    contents: RwLock<CertificatePair>,
 }
 
 // === impl ServingCertificate ===
@@ -98,8 +70,8 @@ impl ServingCertificate {
     /// # Errors
     /// A file cannot be read or is invalid, or the key does not match the certificate.
     pub fn from_directory(directory: &Path) -> Result<Self, CertificateError> {
-        let contents = CertificateContents::read(directory)?;
-        let config = RwLock::new(contents.server_config(directory)?);
+        let contents = CertificatePair::read(directory)?;
+        let config = RwLock::new(file_config(&contents)?);
         let files = CertificateFiles { directory: directory.to_owned(), contents: RwLock::new(contents) };
         Ok(Self { config, files: Some(files) })
     }
@@ -135,35 +107,21 @@ impl ServingCertificate {
     /// Reloads the files and returns whether they changed.
     fn reload(&self) -> Result<bool, CertificateError> {
         let Some(files) = &self.files else { return Ok(false) };
-        let contents = CertificateContents::read(&files.directory)?;
+        let contents = CertificatePair::read(&files.directory)?;
         if *files.contents.read().unwrap_or_else(PoisonError::into_inner) == contents {
             return Ok(false);
         }
-        let config = contents.server_config(&files.directory)?;
+        let config = file_config(&contents)?;
         *files.contents.write().unwrap_or_else(PoisonError::into_inner) = contents;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(true)
     }
 }
 
-// === impl CertificateContents ===
-
-impl CertificateContents {
-    fn read(directory: &Path) -> Result<Self, CertificateError> {
-        let read = |name| {
-            let path = directory.join(name);
-            fs::read(&path).map_err(|cause| CertificateError::File { path, cause })
-        };
-        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)? })
-    }
-
-    fn server_config(&self, directory: &Path) -> Result<Arc<ServerConfig>, CertificateError> {
-        let invalid = |name| move |cause| CertificateError::Pem { path: directory.join(name), cause };
-        let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(invalid(CERTIFICATE_FILE))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(invalid(KEY_FILE))?;
-        server_config(chain, key)
-    }
+/// Returns the TLS configuration with the contents of the files.
+fn file_config(contents: &CertificatePair) -> Result<Arc<ServerConfig>, CertificateError> {
+    let (chain, key) = contents.parse()?;
+    server_config(chain, key)
 }
 
 fn server_config(
@@ -186,7 +144,10 @@ mod tests {
         time::Instant,
     };
 
+    use std::fs;
+
     use super::*;
+    use crate::certificate_files::{CERTIFICATE_FILE, KEY_FILE};
 
     fn write(directory: &Path) {
         let generated = rcgen::generate_simple_self_signed(vec!["picker".to_owned()]).unwrap();

@@ -1,16 +1,15 @@
 //! The certificate of the replicas, with which they authenticate each other.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     client::verify_server_name,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem, pem::PemObject as _},
+    pki_types::ServerName,
     server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier},
 };
 use tokio::{
@@ -20,34 +19,16 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::protocol::{CONNECT_TIMEOUT, PROTOCOL};
-
-/// Names of the files, as in a Secret of type `kubernetes.io/tls`.
-const CERTIFICATE_FILE: &str = "tls.crt";
-const KEY_FILE: &str = "tls.key";
-const AUTHORITY_FILE: &str = "ca.crt";
-
-/// Interval between checks of the files. The kubelet takes about a minute to update a mounted Secret.
-const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
+use crate::certificate_files::{
+    AUTHORITY_FILE, CertificateFile, CertificateFileError, CertificatePair, RELOAD_INTERVAL,
+};
 
 /// A certificate that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerCertificateError {
-    /// A file cannot be read.
-    #[error("{}: {cause}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// I/O error.
-        cause: io::Error,
-    },
-    /// A file is not valid PEM.
-    #[error("{}: {cause}", path.display())]
-    Pem {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the PEM parser.
-        cause: pem::Error,
-    },
+    /// A file cannot be read or is not valid PEM.
+    #[error(transparent)]
+    File(#[from] CertificateFileError),
     /// A certificate or the key is invalid, or they do not match.
     #[error("invalid certificate: {0}")]
     Tls(#[from] rustls::Error),
@@ -76,9 +57,8 @@ pub(super) struct TlsConfigs {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Files {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-    authority: Vec<u8>,
+    pair: CertificatePair,
+    authority: CertificateFile,
 }
 
 // === impl PeerCertificate ===
@@ -133,7 +113,7 @@ impl PeerCertificate {
         if self.configs().is_some_and(|configs| configs.files == files) {
             return Ok(false);
         }
-        let configs = TlsConfigs::new(files, &self.directory)?;
+        let configs = TlsConfigs::new(files)?;
         *self.configs.write().unwrap_or_else(PoisonError::into_inner) = Some(configs);
         Ok(true)
     }
@@ -181,27 +161,19 @@ fn require_protocol(negotiated: Option<&[u8]>) -> io::Result<()> {
 // === impl Files ===
 
 impl Files {
-    fn read(directory: &Path) -> Result<Self, PeerCertificateError> {
-        let read = |name| {
-            let path = directory.join(name);
-            fs::read(&path).map_err(|cause| PeerCertificateError::File { path, cause })
-        };
-        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, authority: read(AUTHORITY_FILE)? })
+    fn read(directory: &Path) -> Result<Self, CertificateFileError> {
+        let pair = CertificatePair::read(directory)?;
+        Ok(Self { pair, authority: CertificateFile::read(directory, AUTHORITY_FILE)? })
     }
 }
 
 // === impl TlsConfigs ===
 
 impl TlsConfigs {
-    fn new(files: Files, directory: &Path) -> Result<Self, PeerCertificateError> {
-        let invalid = |name| move |cause| PeerCertificateError::Pem { path: directory.join(name), cause };
-        let certificates = |pem: &[u8], name| {
-            CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(invalid(name))
-        };
-        let chain = certificates(&files.certificate, CERTIFICATE_FILE)?;
-        let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(invalid(KEY_FILE))?;
+    fn new(files: Files) -> Result<Self, PeerCertificateError> {
+        let (chain, key) = files.pair.parse()?;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(&files.authority, AUTHORITY_FILE)? {
+        for certificate in files.authority.certificates()? {
             roots.add(certificate)?;
         }
         let (roots, provider) = (Arc::new(roots), Arc::new(rustls::crypto::ring::default_provider()));
