@@ -81,6 +81,12 @@ pub(crate) fn inference_pool(pool: &Value, service: &EndpointPickerService) -> V
     })
 }
 
+/// Returns whether this BackendPool controls an InferencePool, instead of a deleted one of its name.
+pub(crate) fn is_projection_of(pool: &Value, inference_pool: &Value) -> bool {
+    let is_pool = |controller: &Value| controller["uid"] == pool["metadata"]["uid"];
+    is_projection(inference_pool) && controller_of(inference_pool).is_some_and(is_pool)
+}
+
 /// Returns whether a BackendPool controls an InferencePool.
 pub(crate) fn is_projection(inference_pool: &Value) -> bool {
     let is_pool = |controller: &Value| {
@@ -231,5 +237,15 @@ mod tests {
         let without = condition_without_service(&pool, Some(&inference_pool(&object, &service)));
         assert_eq!((with.reason, with.message), (without.reason, without.message));
         assert_eq!(condition_without_service(&pool, None).reason, "NoEndpointPicker");
+    }
+
+    /// A BackendPool that was created again does not control the InferencePool of the deleted one.
+    #[rstest]
+    #[case::own("a", true)]
+    #[case::of_a_deleted_pool("b", false)]
+    fn projection_belongs_to_one_pool(#[case] uid: &str, #[case] expect: bool) {
+        let owner = json!({"apiVersion": BACKEND_POOL.api_version(), "kind": BACKEND_POOL.kind, "uid": "a", "controller": true});
+        let live = json!({"metadata": {"ownerReferences": [owner]}});
+        assert_eq!(is_projection_of(&json!({"metadata": {"uid": uid}}), &live), expect);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -41,9 +41,11 @@ pub(super) struct Projector {
     manager: &'static str,
     service: Option<EndpointPickerService>,
     statuses: Arc<Statuses>,
-    /// Changes of the InferencePools, by pool.
-    changes: Mutex<BTreeMap<NamespacedName, Changes>>,
 }
+
+/// Changes of the InferencePools, by pool.
+#[derive(Debug, Default)]
+struct RecentChanges(BTreeMap<NamespacedName, Changes>);
 
 /// Changes of one InferencePool.
 #[derive(Debug, Clone)]
@@ -67,21 +69,22 @@ impl Projector {
         statuses: Arc<Statuses>,
     ) -> Self {
         let applier = Applier::new(client, stores.clone(), PROJECTED_KINDS, manager);
-        Self { stores, applier, manager, service, statuses, changes: Mutex::default() }
+        Self { stores, applier, manager, service, statuses }
     }
 
     /// Projects the pools after each change, forever.
     pub(super) async fn run(&self) {
+        let mut changes = RecentChanges::default();
         loop {
             let pools = self.stores.list(BACKEND_POOL);
             let keys: BTreeSet<NamespacedName> = pools.iter().map(|pool| NamespacedName::from_object(pool)).collect();
             for pool in &pools {
-                if let Some(condition) = self.project(pool).await {
+                if let Some(condition) = self.project(pool, &mut changes).await {
                     self.statuses.set_projection(NamespacedName::from_object(pool), condition);
                 }
             }
             self.statuses.retain_projections(|pool| keys.contains(pool));
-            self.lock_changes().retain(|pool, _| keys.contains(pool));
+            changes.0.retain(|pool, _| keys.contains(pool));
             tokio::select! {
                 () = self.statuses.rebuilt.notified() => {}
                 () = sleep(CHECK_INTERVAL) => {}
@@ -90,14 +93,14 @@ impl Projector {
     }
 
     /// Applies the InferencePool of a pool. Returns the new condition, or `None` if nothing is known.
-    async fn project(&self, pool: &Arc<Value>) -> Option<Condition> {
+    async fn project(&self, pool: &Arc<Value>, changes: &mut RecentChanges) -> Option<Condition> {
         let key = NamespacedName::from_object(pool);
         let Some(service) = &self.service else {
             if !self.stores.has_synced(INFERENCE_POOL_V1) && !self.is_unlisted() {
                 return None;
             }
             let live = self.stores.get(INFERENCE_POOL_V1, &key);
-            let own = live.filter(|live| projection::is_projection(live) && is_managed_by(live, self.manager));
+            let own = live.filter(|live| projection::is_projection_of(pool, live) && is_managed_by(live, self.manager));
             // Another gateway projects the pool, or cannot.
             let is_reported = || {
                 projection::live_condition(pool)
@@ -107,7 +110,7 @@ impl Projector {
                 .then(|| projection::condition_without_service(&key, own.as_deref()));
         };
         let generation = &pool["metadata"]["generation"];
-        if self.changes_too_often(&key, generation) {
+        if changes.is_exhausted(&key, generation) {
             return None;
         }
         let desired = vec![projection::inference_pool(pool, service)];
@@ -124,33 +127,42 @@ impl Projector {
         };
         let outcome = &convergence.results.first()?.outcome;
         if matches!(outcome, ApplyOutcome::Created | ApplyOutcome::Updated) {
-            let mut changes = self.lock_changes();
-            let new = || Changes { generation: generation.clone(), count: 0, start: Instant::now() };
-            let changes = changes.entry(key.clone()).or_insert_with(new);
-            if changes.generation != *generation || changes.start.elapsed() >= CHECK_INTERVAL {
-                *changes = new();
-            }
-            changes.count += 1;
+            changes.record(&key, generation);
         }
         projection::condition(&key, service, outcome)
-    }
-
-    /// Returns whether the InferencePool of this generation of a pool may not be changed now.
-    fn changes_too_often(&self, pool: &NamespacedName, generation: &Value) -> bool {
-        self.lock_changes().get(pool).is_some_and(|changes| {
-            changes.generation == *generation
-                && changes.count >= MAX_CHANGES
-                && changes.start.elapsed() < CHECK_INTERVAL
-        })
-    }
-
-    fn lock_changes(&self) -> MutexGuard<'_, BTreeMap<NamespacedName, Changes>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether InferencePools cannot be listed.
     fn is_unlisted(&self) -> bool {
         use cluster::ListState::{NotListed, NotServed};
         matches!(cluster::list_state(&self.stores, INFERENCE_POOL_V1), NotServed | NotListed(Some(_)))
+    }
+}
+
+// === impl RecentChanges ===
+
+impl RecentChanges {
+    /// Returns whether the InferencePool of this generation of a pool may not be changed now.
+    fn is_exhausted(&self, pool: &NamespacedName, generation: &Value) -> bool {
+        self.0.get(pool).is_some_and(|changes| changes.concern(generation) && changes.count >= MAX_CHANGES)
+    }
+
+    /// Records a change of the InferencePool of this generation of a pool.
+    fn record(&mut self, pool: &NamespacedName, generation: &Value) {
+        let new = || Changes { generation: generation.clone(), count: 0, start: Instant::now() };
+        let changes = self.0.entry(pool.clone()).or_insert_with(new);
+        if !changes.concern(generation) {
+            *changes = new();
+        }
+        changes.count += 1;
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Returns whether the changes are those of this generation within [`CHECK_INTERVAL`].
+    fn concern(&self, generation: &Value) -> bool {
+        self.generation == *generation && self.start.elapsed() < CHECK_INTERVAL
     }
 }
