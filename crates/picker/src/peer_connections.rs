@@ -1,9 +1,10 @@
 //! Connections between the replicas of a gateway or endpoint picker, over which they exchange their states.
 //!
 //! Each replica connects to all others, which are the addresses of a headless Service in DNS, and sends its state ten times per
-//! second, and up to 50 times while it sends requests to engines; it receives theirs over the connections that they open. DNS needs no permission in the Kubernetes API and works while the API server
-//! does not. Both sides prove with certificates of one authority that they belong to the Service (mutual TLS). A message is a length
-//! of four bytes and a Protobuf message; both sides negotiate the version of this protocol (ALPN).
+//! second, and up to 50 times while it sends requests to engines; it receives theirs over the connections that they open. DNS needs no
+//! permission in the Kubernetes API and works while the API server does not. Both sides prove with certificates of one authority that
+//! they belong to the Service (mutual TLS). A message is a length of four bytes and a Protobuf message; both sides negotiate the version
+//! of this protocol (ALPN).
 //!
 //! Nothing of this affects a request: all operations have time limits, a slow peer misses messages, and lost connections are opened
 //! again.
@@ -114,7 +115,8 @@ async fn exchange<F>(
         Arc::clone(&discovery).run(look_up.clone(), task_supervisor.clone())
     });
     let serve = |stream| receive::receive(stream, Arc::clone(&certificate), Arc::clone(&scheduler));
-    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::CloseOldest, &shutdown, serve).await;
+    // A client without a certificate must not close the connections of peers; its own ends after the time for a handshake.
+    let connections = Connections::accept(&listener, MAX_CONNECTIONS, Overload::Wait, &shutdown, serve).await;
     connections.drain(Duration::ZERO).await;
 }
 
