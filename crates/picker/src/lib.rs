@@ -12,18 +12,21 @@
 //!    finds `model`, `stream`, `max_tokens` and the prompt in a request body; `model_rewrite` changes only the bytes of a
 //!    `model` value; `output_tokens` reads the usage of a response.
 //! 2. Decision: `endpoint`, `endpoint_state`, `concurrency_limit`, `endpoint_health`, `engine_metrics`, `served_models` and `peers`
-//!    (what other replicas report) are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and `scheduling_request` its input; `filter`, `score`,
-//!    `profile` and `policy` select endpoints, and `config` builds a policy; `control_headers` passes the selection to engines.
-//! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue`, `queue_limits` and `flow_headers`, `model_names`, `pool_scheduling`, `request_path`,
-//!    `http_routes` (which pool a request is sent to) and `snapshot`; `activation`
+//!    (what other replicas report) are its state, `prefix_index`, `endpoint_facts`, `candidate`, `endpoint_subset` and
+//!    `scheduling_request` its input; `filter`, `score`, `profile` and `policy` select endpoints, and `config` builds a policy;
+//!    `control_headers` passes the selection to engines.
+//! 3. Pools: `kinds`, `use_case`, `objective`, `request_queue`, `queue_limits` and `flow_headers`, `model_names`, `pool_scheduling`,
+//!    `pool_usage` (recent requests), `request_path`, `http_routes` (which pool a request is sent to) and `snapshot`; `activation`
 //!    decides when their workloads are scaled from and to zero; `unserved_targets` reports targets without engines and
-//!    `objective_status` measured latencies; `projection` renders InferencePools; `index` builds
-//!    pools and status conditions from the watched objects, which `pod` reads.
-//! 4. Core: `openai_error`: errors for clients, the same for both frontends; `access_log`, one line per request; `metrics`; `demand` records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the
-//!    states of the endpoints up to date; `scheduler` admits requests, and `admission` those of callers outside of this crate.
+//!    `objective_status` measured latencies; `projection` renders InferencePools; `index` builds pools and status conditions from the
+//!    watched objects, which `pod` reads.
+//! 4. Core: `openai_error`, errors for clients, the same for both frontends; `access_log`, one line per request; `metrics`; `demand`
+//!    records the requests to pools whose workloads are scaled; `scrape` and `endpoint_registry` keep the states of the endpoints up
+//!    to date; `scheduler` admits requests, and `admission` those of callers outside of this crate; `request_trace` and `pool_details`
+//!    are explanations for people.
 //! 5. Access: `serving_certificate` (with `certificate_files`) and `api_keys`, from files that are reloaded.
-//! 6. Shells: `watch`; `peer_connections`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` explains
-//!    decisions as `request_trace` and pools as `pool_details`; `metrics_server`.
+//! 6. Shells: `watch`; `peer_connections`; the frontends `gateway`, and `ext_proc` (messages) with `endpoint_picker`; `debug` responds
+//!    with explanations; `metrics_server`.
 //!
 //! `fuzz` states properties of what processes bytes of clients and engines.
 

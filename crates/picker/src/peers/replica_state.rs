@@ -7,7 +7,7 @@ use cluster::NamespacedName;
 /// Identifies a replica.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplicaId {
-    /// Name of the Pod.
+    /// Host name, which is that of the Pod, and port on which the replica listens.
     pub name: String,
     /// Time of the start of the process, in nanoseconds since 1970: a restarted replica has a higher number.
     pub incarnation: u64,

@@ -1,5 +1,5 @@
 //! Cost of a request on an endpoint, in tokens: the tokens that are queued or running there, those of the prompt that are not cached
-//! there, counted twice, and penalties. One unit needs no weights: a cached prefix is worth as much as the queue that it saves.
+//! there, counted twice ([`UNCACHED_TOKEN_COST`]), and penalties. With one unit, scores of different kinds need no weights.
 
 use fastrand::Rng;
 
