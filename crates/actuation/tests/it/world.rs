@@ -1,16 +1,18 @@
 //! A cluster of one node: the API server of `embedded`, a coordinator that is driven by function calls, and models of the kubelet,
 //! requesters and engines. Every external effect is recorded in a journal.
 
+mod effects;
+mod kubelet;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use actuation::{
-    Action, Call, CallError, CallErrorKind, Coordinator, Decision, EngineId, Mode, PodRef, Request, Settings, Target,
-    Time, Write, WriteError, WriteResults, cache_policy, provider_pod, watched_kinds,
+    Call, Coordinator, Decision, EngineId, Mode, Settings, Time, Write, WriteError, cache_policy, watched_kinds,
 };
 use api::dual_pods;
-use apimachinery::{Status, apply_merge_patch, object};
+use apimachinery::object;
 use cluster::Stores;
 use embedded::Server;
 use embedded::ports::ServerPorts;
@@ -207,6 +209,32 @@ impl World {
         self.launchers.get(object::uid(pod))
     }
 
+    /// Returns the engine of an instance that serves `model`.
+    pub(crate) fn instance(&mut self, launcher: &str, model: &str) -> &mut EngineModel {
+        let uid = object::uid(&self.pod(launcher).unwrap()).to_owned();
+        let instances = &self.launchers[&uid].instances;
+        let (id, _) = instances.iter().find(|(_, instance)| instance.model() == model).unwrap();
+        self.engines.get_mut(&format!("{uid}/{id}")).unwrap()
+    }
+
+    /// Returns the engine of a provider that serves `model`.
+    pub(crate) fn instance_or_engine(&mut self, provider: &str, model: &str) -> &mut EngineModel {
+        match self.settings.mode {
+            Mode::Direct => self.engine(provider),
+            Mode::Launcher => self.instance(provider, model),
+        }
+    }
+
+    /// Returns the models of the instances of each launcher, by name of its Pod.
+    pub(crate) fn instances(&self) -> BTreeMap<String, Vec<String>> {
+        let launchers = self.pods().into_iter().filter_map(|pod| {
+            let launcher = self.launchers.get(object::uid(&pod))?;
+            let mut models: Vec<String> = launcher.instances.values().map(InstanceModel::model).collect();
+            models.sort();
+            Some((shorten(object::name(&pod)), models))
+        });
+        launchers.collect()
+    }
     pub(crate) fn errors(&self, requester: &str) -> Vec<String> {
         let pod = self.pod(requester).unwrap();
         let Some(status) = pod["metadata"]["annotations"].get(dual_pods::STATUS) else { return Vec::new() };
@@ -333,321 +361,6 @@ impl World {
                 self.coordinator.observe(&change);
             }
         }
-    }
-
-    pub(crate) fn execute(&mut self, decision: &Decision) {
-        let mut written = BTreeMap::new();
-        for status in &decision.statuses {
-            let messages: Vec<String> = status.problems.iter().map(ToString::to_string).collect();
-            let requester = &status.requester;
-            self.record(format!("STATUS {} {messages:?}", requester.name));
-            written
-                .insert(&requester.uid, self.patch(requester, &requester.resource_version, &status.patch()).unwrap());
-        }
-        let result = match &decision.action {
-            Some(Action::Call(call)) => {
-                self.answer(call);
-                if decision.statuses.is_empty() {
-                    return;
-                }
-                Ok(())
-            }
-            Some(Action::Write(write)) => self.write(write, &written),
-            None => Ok(()),
-        };
-        self.sync();
-        let results = WriteResults { rejected_statuses: Vec::new(), action: result };
-        self.coordinator.done(decision, results, self.time());
-    }
-
-    fn answer(&mut self, call: &Call) {
-        if self.must_wait(call) {
-            self.waiting.push(call.clone());
-            return;
-        }
-        let (method, path) = call.request.method_and_path();
-        let uid = match &call.target {
-            Target::Requester(uid) | Target::Launcher(uid) => uid,
-            Target::Engine(id) => &id.pod,
-        };
-        let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
-        let name = pod.map(|pod| object::name(&pod).to_owned()).unwrap_or_default();
-        let path = self.with_model(uid, &call.request).unwrap_or_else(|| path.into_owned());
-        // Repeated as long as the engine runs.
-        if call.request != Request::AwaitHealth {
-            self.record(format!("{method} {name}{path}"));
-        }
-        if let Request::Drain { settle } = &call.request {
-            self.advance(*settle);
-        }
-        let launcher = self.launchers.get_mut(uid);
-        let result = match (&call.target, &call.request) {
-            (Target::Launcher(_), _) => Ok(launcher.unwrap().list()),
-            (Target::Engine(_), Request::CreateInstance { .. }) if self.launchers_reject => {
-                Err(CallError { kind: CallErrorKind::Rejected, message: "no such GPU".to_owned() })
-            }
-            (Target::Engine(id), Request::CreateInstance { id: instance, config }) => {
-                self.engines.insert(key(id), EngineModel::new());
-                launcher.unwrap().create(instance, config)
-            }
-            (Target::Engine(id), Request::DeleteInstance { id: instance, .. }) => {
-                self.engines.remove(&key(id));
-                launcher.unwrap().delete(instance)
-            }
-            (Target::Engine(id), request) => self.engines.get_mut(&key(id)).unwrap().answer(request),
-            (Target::Requester(_), request) => self.requesters.get_mut(&name).unwrap().answer(request),
-        };
-        self.coordinator.answer(call, &result, self.time());
-    }
-
-    /// Returns the path of a request about an instance with its model instead of its id.
-    fn with_model(&self, uid: &str, request: &Request) -> Option<String> {
-        let model = match request {
-            Request::CreateInstance { config, .. } => config["command"][2].as_str()?.to_owned(),
-            Request::DeleteInstance { id, .. } => self.launchers.get(uid)?.instances.get(id)?.model(),
-            _ => return None,
-        };
-        Some(format!("/instances/{model}"))
-    }
-
-    /// Whether a call waits for a change of its target.
-    fn must_wait(&self, call: &Call) -> bool {
-        match (&call.target, &call.request) {
-            (Target::Requester(uid), _) => {
-                let pod = self.pods().into_iter().find(|pod| object::uid(pod) == uid);
-                let requester = pod.and_then(|pod| self.requesters.get(object::name(&pod)));
-                requester.is_some_and(|requester| requester.hangs)
-            }
-            (Target::Launcher(uid), Request::Instances { after: Some(revision) }) => {
-                self.launchers.get(uid).is_some_and(|launcher| launcher.revision == *revision)
-            }
-            (Target::Engine(id), Request::AwaitHealth) => {
-                self.engines.get(&key(id)).is_some_and(|engine| engine.activity == EngineActivity::Loading)
-            }
-            _ => false,
-        }
-    }
-
-    /// Answers a call whose target has changed; returns false if there is none.
-    fn answer_waiting(&mut self) -> bool {
-        let Some(index) = self.waiting.iter().position(|call| !self.must_wait(call)) else { return false };
-        let call = self.waiting.remove(index);
-        let exists = match &call.target {
-            Target::Engine(id) => self.engines.contains_key(&key(id)),
-            Target::Launcher(uid) | Target::Requester(uid) => self.pods().iter().any(|pod| object::uid(pod) == uid),
-        };
-        if exists {
-            self.answer(&call);
-        }
-        true
-    }
-
-    /// Lets an instance start, or a launcher observe that one ended; returns false if nothing changes.
-    fn advance_instances(&mut self) -> bool {
-        for (uid, launcher) in &mut self.launchers {
-            for (id, instance) in &mut launcher.instances {
-                let Some(engine) = self.engines.get_mut(&format!("{uid}/{id}")) else { continue };
-                if engine.activity == EngineActivity::Loading && self.engines_start {
-                    engine.activity = EngineActivity::Awake;
-                    return true;
-                }
-                if engine.activity == EngineActivity::Dead && instance.is_running {
-                    instance.is_running = false;
-                    launcher.revision += 1;
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Returns the engine of an instance that serves `model`.
-    pub(crate) fn instance(&mut self, launcher: &str, model: &str) -> &mut EngineModel {
-        let uid = object::uid(&self.pod(launcher).unwrap()).to_owned();
-        let instances = &self.launchers[&uid].instances;
-        let (id, _) = instances.iter().find(|(_, instance)| instance.model() == model).unwrap();
-        self.engines.get_mut(&format!("{uid}/{id}")).unwrap()
-    }
-
-    /// Returns the engine of a provider that serves `model`.
-    pub(crate) fn instance_or_engine(&mut self, provider: &str, model: &str) -> &mut EngineModel {
-        match self.settings.mode {
-            Mode::Direct => self.engine(provider),
-            Mode::Launcher => self.instance(provider, model),
-        }
-    }
-
-    /// Returns the models of the instances of each launcher, by name of its Pod.
-    pub(crate) fn instances(&self) -> BTreeMap<String, Vec<String>> {
-        let launchers = self.pods().into_iter().filter_map(|pod| {
-            let launcher = self.launchers.get(object::uid(&pod))?;
-            let mut models: Vec<String> = launcher.instances.values().map(InstanceModel::model).collect();
-            models.sort();
-            Some((shorten(object::name(&pod)), models))
-        });
-        launchers.collect()
-    }
-
-    /// Carries out a write. `written` are the resource versions after the status annotations were written, by UID.
-    fn write(&mut self, write: &Write, written: &BTreeMap<&String, String>) -> Result<(), WriteError> {
-        let result = match write {
-            Write::Create { requester, nominal } => {
-                let pod = provider_pod(requester, nominal);
-                self.record(format!("CREATE {}", object::name(&pod)));
-                self.server.create("pods", pod).map(|_| ())
-            }
-            Write::Patch { pod, purpose, patch, .. } => {
-                self.record(format!("PATCH {} {}", pod.name, purpose.as_str()));
-                self.patch(pod, written.get(&pod.uid).unwrap_or(&pod.resource_version), patch).map(|_| ())
-            }
-            Write::Delete { pod, purpose, .. } => {
-                let purpose = format!("{purpose:?}");
-                let purpose = purpose.split('(').next().unwrap();
-                self.record(format!("DELETE {} {purpose}", pod.name));
-                // A provider may have been bound since.
-                match self.pod(&pod.name).filter(|live| dual_pods::is_provider(live)) {
-                    Some(live) if object::resource_version(&live) != pod.resource_version => {
-                        Err(Status::conflict("pods", &pod.name, "changed"))
-                    }
-                    _ => self.server.delete("pods", &pod.namespace, &pod.name, Some(&pod.uid)),
-                }
-            }
-        };
-        result.map_err(|status| match status.code {
-            404 => WriteError::NotFound,
-            409 if status.reason == "AlreadyExists" => WriteError::AlreadyExists,
-            409 => WriteError::Conflict,
-            _ => WriteError::Rejected(status.message),
-        })
-    }
-
-    /// Applies a merge patch to one version of a Pod, and returns the resource version after it.
-    fn patch(&self, pod: &PodRef, version: &str, patch: &Value) -> Result<String, Status> {
-        let live = self.pod(&pod.name).ok_or_else(|| Status::not_found("pods", &pod.name))?;
-        if object::uid(&live) != pod.uid || version != object::resource_version(&live) {
-            return Err(Status::conflict("pods", &pod.name, "changed"));
-        }
-        let patched = apply_merge_patch(&live, patch);
-        self.server.update("pods", patched).map(|pod| object::resource_version(&pod).to_owned())
-    }
-
-    fn record(&mut self, entry: String) {
-        self.journal.push(shorten(&entry));
-    }
-
-    // The kubelet and the scheduler.
-
-    /// Carries out one step of a Pod's life; returns false if there is none.
-    pub(crate) fn tick(&mut self) -> bool {
-        self.answer_waiting() || self.advance_instances() || self.pods().iter().any(|pod| self.advance_pod(pod))
-    }
-
-    fn advance_pod(&mut self, pod: &Value) -> bool {
-        let (name, uid) = (object::name(pod), object::uid(pod));
-        let is_provider = dual_pods::is_provider(pod);
-        let state = &pod["status"]["containerStatuses"][0]["state"];
-        if object::is_deleting(pod) {
-            return self.end_pod(pod, is_provider);
-        }
-        if object::text(pod, "/spec/nodeName").is_empty() {
-            let node = pod["metadata"]["annotations"][dual_pods::NODE_NAME].as_str().unwrap();
-            let can_schedule =
-                self.server.get("nodes", "", node).is_some_and(|node| node["spec"]["unschedulable"] != true);
-            return can_schedule && self.server.bind(NAMESPACE, name, node).is_ok();
-        }
-        let is_launcher = pod["metadata"]["annotations"].get(dual_pods::INSTANCES).is_some();
-        if state.is_null() {
-            self.set_status(pod, "Running", &json!({"running": {}}), is_launcher);
-            if is_launcher {
-                self.launchers.insert(uid.to_owned(), LauncherModel::default());
-            } else if is_provider {
-                let owner = name.split("-dual-").next().unwrap();
-                let engine = self.templates.get(owner).cloned().unwrap_or_else(EngineModel::new);
-                self.engines.insert(uid.to_owned(), engine);
-            }
-            return true;
-        }
-        if !is_provider {
-            let is_ready = self.requesters.get(name).is_some_and(|requester| requester.is_ready);
-            let changed = pod["status"]["containerStatuses"][0]["ready"] != is_ready;
-            if changed {
-                self.set_status(pod, "Running", &json!({"running": {}}), is_ready);
-            }
-            return changed;
-        }
-        if is_launcher {
-            return false;
-        }
-        let activity = self.engines[uid].activity;
-        match activity {
-            EngineActivity::Loading if self.engines_start => {
-                self.engines.get_mut(uid).unwrap().activity = EngineActivity::Awake;
-                self.set_status(pod, "Running", &json!({"running": {}}), true);
-                true
-            }
-            EngineActivity::Dead if state["terminated"].is_null() => {
-                self.set_status(pod, "Failed", &json!({"terminated": {"exitCode": 1}}), false);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Ends the containers of a Pod that is being deleted, then removes it.
-    fn end_pod(&mut self, pod: &Value, is_provider: bool) -> bool {
-        let (name, uid) = (object::name(pod), object::uid(pod));
-        let deadline: Timestamp = object::text(pod, "/metadata/deletionTimestamp").parse().unwrap();
-        let requester = self.requesters.get(name);
-        let holds = !is_provider && requester.is_some_and(|requester| !requester.is_released) && self.wall < deadline;
-        if holds {
-            return false;
-        }
-        let engines = self.engines.iter_mut().filter(|(key, _)| key.split('/').next() == Some(uid));
-        engines.for_each(|(_, engine)| engine.activity = EngineActivity::Dead);
-        if pod["status"]["containerStatuses"][0]["state"]["terminated"].is_null() {
-            self.set_status(pod, "Failed", &json!({"terminated": {"exitCode": 0}}), false);
-            return true;
-        }
-        let has_finalizers = !object::finalizers(pod).is_empty();
-        !has_finalizers && self.server.force_delete("pods", NAMESPACE, name, Some(uid)).is_ok()
-    }
-
-    /// Sets the Ready condition of a provider.
-    pub(crate) fn set_ready(&self, provider: &str, is_ready: bool) {
-        let pod = self.pod(provider).unwrap();
-        self.set_status(&pod, "Running", &json!({"running": {}}), is_ready);
-    }
-
-    /// Restarts the container of a requester.
-    pub(crate) fn restart_requester(&mut self, name: &str) {
-        let mut pod = self.pod(name).unwrap().as_ref().clone();
-        let container = &mut pod["status"]["containerStatuses"][0];
-        container["containerID"] = json!("c://restarted");
-        container["ready"] = json!(false);
-        self.server.update_status("pods", pod).unwrap();
-        self.requesters.get_mut(name).unwrap().is_ready = false;
-    }
-
-    fn set_status(&self, pod: &Value, phase: &str, state: &Value, is_ready: bool) {
-        let mut pod = self.pod(object::name(pod)).unwrap().as_ref().clone();
-        let id = match object::text(&pod, "/status/containerStatuses/0/containerID") {
-            "" => format!("c://{}", object::uid(&pod)),
-            id => id.to_owned(),
-        };
-        let container = json!({"name": "inference-server", "containerID": id, "state": state,
-            "ready": is_ready, "restartCount": 0, "image": "x", "imageID": "x"});
-        let ready = if is_ready { "True" } else { "False" };
-        pod["status"] = json!({"phase": phase, "podIP": "10.0.0.1", "containerStatuses": [container],
-            "conditions": [{"type": "Ready", "status": ready}]});
-        self.server.update_status("pods", pod).unwrap();
-    }
-
-    /// Marks a provider as rejected by the scheduler.
-    pub(crate) fn reject(&self, provider: &str, message: &str) {
-        let mut pod = self.pod(provider).unwrap().as_ref().clone();
-        pod["status"]["conditions"] =
-            json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]);
-        self.server.update_status("pods", pod).unwrap();
     }
 }
 
