@@ -1,4 +1,4 @@
-//! Client of the debug endpoints of a gateway.
+//! Client of the debug pages of a gateway.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 const PORT_FORWARD_HINT: &str =
     "start `ostler up`, or run `kubectl -n ome-system port-forward deployment/ostler-gateway 9466`";
 
-/// Where the debug endpoints of a gateway are.
+/// Where the debug pages of a gateway are.
 #[derive(clap::Args, Clone)]
 pub(crate) struct GatewayDebugArgs {
     /// Read from the metrics listener of the gateway at this address [default: that of `ostler up`, 127.0.0.1:9466]
@@ -39,7 +39,7 @@ pub(crate) struct GatewayDebugArgs {
     pub gateway_metrics: Option<SocketAddr>,
 }
 
-/// The debug endpoints of a gateway.
+/// The debug pages of a gateway.
 pub(crate) struct GatewayDebug {
     pub address: SocketAddr,
 }

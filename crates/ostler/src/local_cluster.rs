@@ -126,7 +126,7 @@ impl LocalCluster {
         let actuation_health = Arc::clone(&actuation_options.health);
         let metrics_listener = TcpListener::from_std(listeners.metrics)?;
         let scheduler = spawn_pool_watch(&mut tasks, &client, &shutdown);
-        let (scraped, debug) = (Arc::clone(&scheduler), picker::DebugEndpoints::new(Arc::clone(&scheduler)));
+        let (scraped, debug) = (Arc::clone(&scheduler), picker::DebugPages::new(Arc::clone(&scheduler)));
         let gateway_pages =
             GatewayPages { render_metrics: Arc::new(move || scraped.render_metrics()), debug: Arc::new(debug) };
         spawn_metrics_server(&mut tasks, metrics_listener, &options, &actuation_options, gateway_pages, &shutdown);

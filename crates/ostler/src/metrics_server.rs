@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, any, get};
 use cluster::Health;
 use http_server::{ConnectionLimits, Connections, Overload};
 use hyper_util::service::TowerToHyperService;
-use picker::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints};
+use picker::{ConnectionAddresses, DEBUG_PATH, DebugPages};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -45,12 +45,12 @@ pub(crate) struct MonitoredController {
 pub(crate) struct GatewayPages {
     /// Renders its metrics.
     pub render_metrics: RenderMetrics,
-    /// Its debug endpoints.
-    pub debug: Arc<DebugEndpoints>,
+    /// Its debug pages.
+    pub debug: Arc<DebugPages>,
 }
 
 /// Serves `GET /metrics`, and the probes `GET /livez` and `GET /readyz`, until `stop` is cancelled. The metrics are those of the
-/// controllers and the gateway, whose debug endpoints are served as well.
+/// controllers and the gateway, whose debug pages are served as well.
 pub(crate) async fn serve(
     listener: TcpListener,
     controllers: Vec<MonitoredController>,
@@ -85,8 +85,8 @@ pub(crate) async fn serve(
     connections.drain(DRAIN_TIMEOUT).await;
 }
 
-/// Returns the route of the debug endpoints for the connection with `addresses`.
-fn debug_route(debug: Arc<DebugEndpoints>, addresses: ConnectionAddresses) -> MethodRouter {
+/// Returns the route of the debug pages for the connection with `addresses`.
+fn debug_route(debug: Arc<DebugPages>, addresses: ConnectionAddresses) -> MethodRouter {
     any(move |request: Request| async move { debug.respond(request, addresses).await.map(Body::new) })
 }
 

@@ -1,4 +1,4 @@
-//! Debug endpoints of the metrics listener, for administrators: `ostler gateway trace` and `ostler explain` read them.
+//! Debug pages of the metrics listener, for administrators: `ostler gateway trace` and `ostler explain` read them.
 //!
 //! They show addresses of Pods, and for a prompt which engines have computed it before. Therefore only clients on the loopback interface
 //! may use them, on a connection to a loopback address: a process of the same host or Pod, or one that forwards a port with the permissions
@@ -25,7 +25,7 @@ use crate::{
     scheduler::{AdmissionRequest, RequestedModel, Scheduler},
 };
 
-/// Start of the paths of all debug endpoints.
+/// Start of the paths of all debug pages.
 pub const DEBUG_PATH: &str = "/debug/";
 
 /// Start of the path of a trace, before the path of the request to the gateway.
@@ -37,8 +37,8 @@ const POOLS_PATH: &str = "/debug/pools/";
 /// Limits of the body of a request to trace.
 const TRACE_LIMITS: BodyLimits = BodyLimits { timeout: Duration::from_secs(30), ..BODY_LIMITS };
 
-/// Responds to requests for debug endpoints.
-pub struct DebugEndpoints {
+/// Responds to requests for debug pages.
+pub struct DebugPages {
     scheduler: Arc<Scheduler>,
     /// Memory for the bodies of requests to trace.
     body_memory: BodyMemory,
@@ -69,9 +69,9 @@ impl ConnectionAddresses {
     }
 }
 
-// === impl DebugEndpoints ===
+// === impl DebugPages ===
 
-impl DebugEndpoints {
+impl DebugPages {
     /// Returns the endpoints of `scheduler`.
     pub fn new(scheduler: Arc<Scheduler>) -> Self {
         Self { scheduler, body_memory: BodyMemory::new(MAX_BODY_BYTES) }
@@ -83,7 +83,7 @@ impl DebugEndpoints {
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin,
     {
         if !is_local(&request, addresses) {
-            let message = "Debug endpoints respond to clients on the loopback interface only. Run `kubectl port-forward` \
+            let message = "Debug pages respond to clients on the loopback interface only. Run `kubectl port-forward` \
                            to the Pod, and use http://localhost.";
             return error(&OpenAiError::forbidden(message));
         }
@@ -235,7 +235,7 @@ mod tests {
         client: &str,
         local: &str,
     ) -> (u16, serde_json::Value) {
-        let debug = DebugEndpoints::new(Arc::clone(scheduler));
+        let debug = DebugPages::new(Arc::clone(scheduler));
         let addresses = ConnectionAddresses { client: client.parse().unwrap(), local: local.parse().unwrap() };
         let response = debug.respond(request.map(Full::<Bytes>::from), addresses).await;
         let status = response.status().as_u16();

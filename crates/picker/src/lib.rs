@@ -104,7 +104,7 @@ pub use api_keys::{ApiKeyError, ApiKeys};
 pub use certificate_files::CertificateFileError;
 pub use config::{ConfigError, ConfigWarning, ParsedConfig, parse_config};
 pub use control_fields::ControlFields;
-pub use debug::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints};
+pub use debug::{ConnectionAddresses, DEBUG_PATH, DebugPages};
 pub use endpoint::{Endpoint, PromptTokenRange};
 pub use endpoint_picker::{EndpointPicker, ListenerRole, MIN_PICKER_MEMORY, serve_grpc, watch_inference_pool};
 pub use endpoint_state::{EndpointState, InFlight};

@@ -1,4 +1,4 @@
-//! HTTP server for the metrics endpoint and the debug endpoints.
+//! HTTP server for the metrics and debug pages.
 
 use std::{convert::Infallible, io, sync::Arc};
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    debug::{ConnectionAddresses, DEBUG_PATH, DebugEndpoints},
+    debug::{ConnectionAddresses, DEBUG_PATH, DebugPages},
     scheduler::Scheduler,
 };
 
@@ -21,7 +21,7 @@ const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1
 /// Maximum number of connections. A further client replaces the oldest connection.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Serves the metrics of `scheduler` at `GET /metrics`, and the [debug endpoints](DebugEndpoints) on `listener` until `shutdown`.
+/// Serves the metrics of `scheduler` at `GET /metrics`, and the [debug pages](DebugPages) on `listener` until `shutdown`.
 ///
 /// # Errors
 /// Currently none; failures to accept a connection are logged.
@@ -30,7 +30,7 @@ pub async fn serve_metrics(
     scheduler: Arc<Scheduler>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let debug = Arc::new(DebugEndpoints::new(Arc::clone(&scheduler)));
+    let debug = Arc::new(DebugPages::new(Arc::clone(&scheduler)));
     let connection = |stream: TcpStream| {
         let (scheduler, debug) = (Arc::clone(&scheduler), Arc::clone(&debug));
         let addresses = ConnectionAddresses::of(&stream).ok();

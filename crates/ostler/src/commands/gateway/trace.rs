@@ -72,7 +72,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Returns path and query of the debug endpoint.
+/// Returns path and query of the debug page.
 fn request_path(args: &TraceArgs) -> Result<String> {
     let pool = match &args.pool {
         None => String::new(),
