@@ -20,8 +20,10 @@ impl World {
             let messages: Vec<String> = status.problems.iter().map(ToString::to_string).collect();
             let requester = &status.requester;
             self.record(format!("STATUS {} {messages:?}", requester.name));
-            written
-                .insert(&requester.uid, self.patch(requester, &requester.resource_version, &status.patch()).unwrap());
+            written.insert(
+                &requester.uid,
+                self.patch_pod(requester, &requester.resource_version, &status.patch()).unwrap(),
+            );
         }
         let result = match &decision.action {
             Some(Action::Call(call)) => {
@@ -150,7 +152,7 @@ impl World {
             }
             Write::Patch { pod, purpose, patch, .. } => {
                 self.record(format!("PATCH {} {}", pod.name, purpose.as_str()));
-                self.patch(pod, written.get(&pod.uid).unwrap_or(&pod.resource_version), patch).map(|_| ())
+                self.patch_pod(pod, written.get(&pod.uid).unwrap_or(&pod.resource_version), patch).map(|_| ())
             }
             Write::Delete { pod, purpose, .. } => {
                 let purpose = format!("{purpose:?}");
@@ -174,7 +176,7 @@ impl World {
     }
 
     /// Applies a merge patch to one version of a Pod, and returns the resource version after it.
-    pub(super) fn patch(&self, pod: &PodRef, version: &str, patch: &Value) -> Result<String, Status> {
+    fn patch_pod(&self, pod: &PodRef, version: &str, patch: &Value) -> Result<String, Status> {
         let live = self.pod(&pod.name).ok_or_else(|| Status::not_found("pods", &pod.name))?;
         if object::uid(&live) != pod.uid || version != object::resource_version(&live) {
             return Err(Status::conflict("pods", &pod.name, "changed"));
@@ -183,7 +185,7 @@ impl World {
         self.server.update("pods", patched).map(|pod| object::resource_version(&pod).to_owned())
     }
 
-    pub(super) fn record(&mut self, entry: String) {
+    fn record(&mut self, entry: String) {
         self.journal.push(shorten(&entry));
     }
 }
