@@ -214,9 +214,8 @@ impl Statuses {
     pub(super) async fn write(&self, writer: &StatusWriter, stores: &Stores) {
         let mut retry_pending = false;
         let mut written = WrittenStatuses::default();
-        let mut postponed: BTreeMap<(Kind, NamespacedName), (Instant, Status)> = BTreeMap::new();
         loop {
-            let next = postponed.values().map(|(time, _)| *time).min();
+            let next = written.next_due();
             tokio::select! {
                 biased;
                 () = self.changed.notified() => {}
@@ -224,21 +223,13 @@ impl Statuses {
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
             retry_pending = false;
-            let now = Instant::now();
             let mut pending = std::mem::take(&mut *self.lock());
-            for (object, (_, status)) in postponed.extract_if(.., |_, (time, _)| *time <= now) {
+            for (object, status) in written.take_due(Instant::now()) {
                 pending.entry(object).or_insert(status);
             }
             for ((kind, key), status) in pending {
                 let result = self.publish(writer, stores, (kind, key.clone()), &status, &mut written).await;
-                let error = match result {
-                    Ok(None) => continue,
-                    Ok(Some(time)) => {
-                        postponed.insert((kind, key), (time, status));
-                        continue;
-                    }
-                    Err(error) => error,
-                };
+                let Err(error) = result else { continue };
                 retry_pending = true;
                 // After a conflict, for example with another replica, the watch delivers the current version.
                 if !error.is_conflict() {
@@ -254,7 +245,7 @@ impl Statuses {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the status of an object if it differs. Returns when to try again if another client replaced it.
+    /// Writes the status of an object if it differs, unless it is restored later.
     async fn publish(
         &self,
         writer: &StatusWriter,
@@ -262,12 +253,12 @@ impl Statuses {
         object: (Kind, NamespacedName),
         status: &Status,
         written: &mut WrittenStatuses<Status>,
-    ) -> Result<Option<Instant>, Error> {
+    ) -> Result<(), Error> {
         let (kind, key) = &object;
-        let (kind, now) = (*kind, Instant::now());
+        let kind = *kind;
         let Some(live) = stores.get(kind, key) else {
             written.remove(&object);
-            return Ok(None);
+            return Ok(());
         };
         let status = match kind == BACKEND_POOL {
             // Until the projection was checked after a start, its last condition remains.
@@ -277,27 +268,28 @@ impl Statuses {
             }
             false => status.clone(),
         };
-        let Some(rendered) = status.render(&live, self.clock.now()) else { return Ok(None) };
+        let Some(rendered) = status.render(&live, self.clock.now()) else { return Ok(()) };
         if !writer.is_published(kind, &live, &rendered) {
-            let time = written.write_time(&object, &live, &status, now);
-            if time > now {
-                return Ok(Some(time));
+            if written.is_postponed(&object, &live, &status, Instant::now()) {
+                return Ok(());
             }
             writer.publish(kind, &live, &rendered).await?;
         }
         written.record(object, &live, status);
-        Ok(None)
+        Ok(())
     }
 }
 
 // === impl Status ===
 
 impl Status {
-    /// Returns the status with one more condition.
+    /// Returns the status with this condition instead of one of its type.
     fn with_condition(self, condition: Option<Condition>) -> Self {
         match self {
-            Self::Conditions { fields, conditions } => {
-                Self::Conditions { fields, conditions: conditions.into_iter().chain(condition).collect() }
+            Self::Conditions { fields, mut conditions } => {
+                conditions.retain(|other| condition.as_ref().is_none_or(|condition| condition.type_ != other.type_));
+                conditions.extend(condition);
+                Self::Conditions { fields, conditions }
             }
             other => other,
         }
@@ -315,5 +307,21 @@ impl Status {
             Self::Gateway(status) => Some(status.render(live, now)),
             Self::HttpRoute { controller_name, parents } => render_parents(controller_name, parents, live, now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A restored status has the condition of the projection already.
+    #[test]
+    fn condition_replaces_the_one_of_its_type() {
+        let condition = |reason| Condition::with_reason("Projected", false, reason, "");
+        let other = Condition::with_reason("Ready", true, "Ready", "");
+        let status = Status::Conditions { fields: json!({}), conditions: vec![condition("NameTaken"), other.clone()] };
+        assert_eq!(status.clone().with_condition(None), status);
+        let expect = Status::Conditions { fields: json!({}), conditions: vec![other, condition("NoEndpointPicker")] };
+        assert_eq!(status.with_condition(Some(condition("NoEndpointPicker"))), expect);
     }
 }
